@@ -35,6 +35,7 @@ class Method(Generic[Request, Response]):
     transport failure without asking whether the first one took effect. A request of more than
     ``request_bytes_max`` bytes, or of more than ``request_parts_max`` messages inside it, is
     refused before it is parsed: parsed, a message of many small parts takes fifty times its size.
+    Small calls of a method that ``is_carried`` may travel together on one stream (spec CAR-1).
     """
 
     name: str
@@ -45,6 +46,7 @@ class Method(Generic[Request, Response]):
     kind: StreamingKind = StreamingKind.UNARY
     request_bytes_max: int = _MIB
     request_parts_max: int = 150_000
+    is_carried: bool = False
 
 
 def _unary(
@@ -55,6 +57,7 @@ def _unary(
     deadline_ms: int = 10_000,
     request_bytes_max: int = _MIB,
     request_parts_max: int = 150_000,
+    is_carried: bool = False,
 ) -> Method[Request, Response]:
     """Return a unary RPC, named by its file's one service and by its request."""
     descriptor = request.DESCRIPTOR
@@ -67,6 +70,7 @@ def _unary(
         idempotent=idempotent,
         request_bytes_max=request_bytes_max,
         request_parts_max=request_parts_max,
+        is_carried=is_carried,
     )
 
 
@@ -152,6 +156,7 @@ SHARE_ACKNOWLEDGE = _unary(
     idempotent=False,
     deadline_ms=30_000,
     request_bytes_max=2 * _MIB,
+    is_carried=True,
 )
 CONSUME = _stream(
     "ShareLeader/Consume",
@@ -179,6 +184,7 @@ WRITE_SHARE_GROUP_STATE = _unary(
     _C.WriteShareGroupStateResponse,
     idempotent=True,
     request_bytes_max=2 * _MIB,
+    is_carried=True,
 )
 DELETE_SHARE_GROUP_STATE = _unary(
     _C.DeleteShareGroupStateRequest, _C.DeleteShareGroupStateResponse, idempotent=True
@@ -200,8 +206,16 @@ PRODUCE = _unary(
     deadline_ms=30_000,
     request_bytes_max=20 * _MIB,
     request_parts_max=300_000,  # decoded records and their headers
+    is_carried=True,
 )
 INIT_PRODUCER_ID = _unary(_R.InitProducerIdRequest, _R.InitProducerIdResponse, idempotent=True)
+FETCH = _unary(
+    _R.FetchRequest,
+    _R.FetchResponse,
+    idempotent=True,
+    deadline_ms=40_000,
+    request_bytes_max=2 * _MIB,
+)
 LIST_OFFSETS = _unary(_R.ListOffsetsRequest, _R.ListOffsetsResponse, idempotent=True)
 DELETE_RECORDS = _unary(
     _R.DeleteRecordsRequest, _R.DeleteRecordsResponse, idempotent=True, deadline_ms=30_000
@@ -249,6 +263,17 @@ ALTER_CLIENT_QUOTAS = _unary(
 )
 DESCRIBE_CLIENT_QUOTAS = _unary(
     _A.DescribeClientQuotasRequest, _A.DescribeClientQuotasResponse, idempotent=True
+)
+ALTER_USER_SCRAM_CREDENTIALS = _unary(
+    _A.AlterUserScramCredentialsRequest,
+    _A.AlterUserScramCredentialsResponse,
+    idempotent=True,
+    deadline_ms=15_000,
+)
+DESCRIBE_USER_SCRAM_CREDENTIALS = _unary(
+    _A.DescribeUserScramCredentialsRequest,
+    _A.DescribeUserScramCredentialsResponse,
+    idempotent=True,
 )
 ACCEPT_LOSS = _unary(
     _A.AcceptLossRequest, _A.AcceptLossResponse, idempotent=False, deadline_ms=15_000

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -44,6 +44,42 @@ async def first_done(*waits: "Coroutine[Any, Any, Any] | asyncio.Future[Any]") -
     finally:
         for task in own:
             task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def beside(
+    work: Callable[[], Coroutine[Any, Any, None]], *, quiet: type[Exception]
+) -> AsyncIterator[None]:
+    """Run ``work`` beside the body, whose end cancels it; the body ends with an error of it.
+
+    Errors of the kind ``quiet`` end only the work: of those the body hears by itself.
+    """
+    body = asyncio.current_task()
+    assert body is not None
+    failure: Exception | None = None
+    is_over = False
+
+    async def run() -> None:
+        nonlocal failure
+        try:
+            await work()
+        except quiet:
+            pass
+        except Exception as error:
+            if not is_over:
+                failure = error
+                body.cancel()
+
+    running = asyncio.ensure_future(run())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if failure is None or body.uncancel():
+            raise  # somebody else cancelled it
+        raise failure from None
+    finally:
+        is_over = True
+        await cancel_and_wait(running)
 
 
 class OwnedTasks:

@@ -11,6 +11,7 @@ from sharemesh.admin.metadata import MetadataHandlers
 from sharemesh.admin.quotas import QuotaAdmin
 from sharemesh.admin.topic_stores import TopicStore
 from sharemesh.admin.topics import TopicAdmin
+from sharemesh.admin.users import UserAdmin
 from sharemesh.authorization.access import Access
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import NodeId
@@ -61,6 +62,7 @@ class AdminService:
         self._configs = ConfigAdmin(coordination, view, access, topics)
         self._acls = AclAdmin(coordination, view, access, enabled=acls_enabled)
         self._quotas = QuotaAdmin(coordination, view, access, clock)
+        self._users = UserAdmin(coordination, view, access)
         self._losses = LossAdmin(coordination, view, access)
         self._draining = None if drain is None else Draining(drain[0], access, drain[1])
 
@@ -83,6 +85,8 @@ class AdminService:
         listener.offer(methods.DESCRIBE_ACLS, self._acls.describe)
         listener.offer(methods.ALTER_CLIENT_QUOTAS, self._quotas.alter)
         listener.offer(methods.DESCRIBE_CLIENT_QUOTAS, self._quotas.describe)
+        listener.offer(methods.ALTER_USER_SCRAM_CREDENTIALS, self._users.alter)
+        listener.offer(methods.DESCRIBE_USER_SCRAM_CREDENTIALS, self._users.describe)
         listener.offer(methods.ACCEPT_LOSS, self._losses.accept)
         if self._draining is not None:
             listener.offer(methods.DRAIN_NODE, self._draining.drain)

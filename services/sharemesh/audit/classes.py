@@ -172,7 +172,8 @@ def _deleted_records(
     partition: record_log_pb2.DeleteRecordsPartition, _request: object, topic_name: TopicName
 ) -> Resource:
     words = f"partition {partition.partition}: records below {partition.offset} deleted"
-    return resource("topic", topic_name(partition.topic_id), words)
+    by_name = not partition.topic_id and partition.topic_name
+    return resource("topic", by_name or topic_name(partition.topic_id), words)
 
 
 def _ended_transaction(
@@ -188,6 +189,7 @@ def _words(enum: Any, prefix: str) -> dict[int, str]:  # noqa: ANN401 - protobuf
     return {number: "ANY" if it == "UNSPECIFIED" else it for number, it in words.items()}
 
 
+_MECHANISMS = _words(admin_pb2.ScramMechanism, "SCRAM_MECHANISM_")
 _PERMISSIONS = _words(admin_pb2.AclPermission, "ACL_PERMISSION_")
 _OPERATIONS = _words(admin_pb2.AclOperation, "ACL_OPERATION_")
 _PATTERNS = _words(admin_pb2.AclPatternType, "ACL_PATTERN_TYPE_")
@@ -226,6 +228,20 @@ def _altered_quotas(entry: admin_pb2.QuotaAlteration, _request: object, _: Topic
     return resource("quota", entity, _some(changes, len(entry.ops)))
 
 
+def _altered_user(altered: admin_pb2.UserAlteration, _request: object, _: TopicName) -> Resource:
+    """Return a user and the mechanisms that change: what is kept of a password is no field here."""
+    changes = chain(
+        (f"{_mechanism(each.mechanism)} stored" for each in altered.upsertions),
+        (f"{_mechanism(each)} removed" for each in altered.deletions),
+    )
+    count = len(altered.upsertions) + len(altered.deletions)
+    return resource("user", f"User:{altered.name}", f"password: {_some(changes, count)}")
+
+
+def _mechanism(number: int) -> str:
+    return str(_MECHANISMS.get(number, number))
+
+
 def _drained(request: admin_pb2.DrainNodeRequest, _request: object, _: TopicName) -> Resource:
     return resource("node", request.node_id, "drain")
 
@@ -262,6 +278,7 @@ AUDIT_CLASSES: dict[str, AuditClass] = {
     m.COMMIT_GENERATION.name: _INTERNAL,
     m.PRODUCE.name: _TRAFFIC,
     m.INIT_PRODUCER_ID.name: _TRAFFIC,
+    m.FETCH.name: _TRAFFIC,
     m.LIST_OFFSETS.name: _DESCRIPTION,
     m.DESCRIBE_PRODUCERS.name: _DESCRIPTION,
     m.API_VERSIONS.name: _DESCRIPTION,
@@ -272,6 +289,7 @@ AUDIT_CLASSES: dict[str, AuditClass] = {
     m.DESCRIBE_CLUSTER.name: _DESCRIPTION,
     m.DESCRIBE_ACLS.name: _DESCRIPTION,
     m.DESCRIBE_CLIENT_QUOTAS.name: _DESCRIPTION,
+    m.DESCRIBE_USER_SCRAM_CREDENTIALS.name: _DESCRIPTION,
     **dict(
         (
             _change(m.DELETE_GROUPS, lambda it: it.group_ids, _deleted_group, _of_results),
@@ -306,6 +324,12 @@ AUDIT_CLASSES: dict[str, AuditClass] = {
             _change(m.CREATE_ACLS, lambda it: it.rules, _created_rule, _of_results),
             _change(m.DELETE_ACLS, lambda it: it.filters, _deleted_rules, _of_results),
             _change(m.ALTER_CLIENT_QUOTAS, lambda it: it.entries, _altered_quotas, _of_results),
+            _change(
+                m.ALTER_USER_SCRAM_CREDENTIALS,
+                lambda it: it.alterations,
+                _altered_user,
+                _of_results,
+            ),
             _change(m.ACCEPT_LOSS, _whole, _accepted, _of_whole),
             _change(m.DRAIN_NODE, _whole, _drained, _of_whole),
         )

@@ -91,6 +91,7 @@ PERMISSIONS: dict[str, tuple[RequiredPermission, ...] | Open] = {
     m.INIT_PRODUCER_ID.name: (
         RequiredPermission(_O.WRITE, _T.TOPIC, _L.REQUEST, instead=(_O.CLUSTER_ACTION, _T.CLUSTER)),
     ),
+    m.FETCH.name: (_on(_T.TOPIC, _O.READ, _L.PARTITION),),
     m.LIST_OFFSETS.name: (_on(_T.TOPIC, _O.DESCRIBE, _L.PARTITION),),
     m.DELETE_RECORDS.name: (_on(_T.TOPIC, _O.DELETE, _L.PARTITION),),
     m.WRITE_TXN_MARKERS.name: (
@@ -129,6 +130,8 @@ PERMISSIONS: dict[str, tuple[RequiredPermission, ...] | Open] = {
     m.DESCRIBE_ACLS.name: (_on(_T.CLUSTER, _O.DESCRIBE, _L.REQUEST),),
     m.ALTER_CLIENT_QUOTAS.name: (_on(_T.CLUSTER, _O.ALTER_CONFIGS, _L.ENTRY),),
     m.DESCRIBE_CLIENT_QUOTAS.name: (_on(_T.CLUSTER, _O.DESCRIBE_CONFIGS, _L.REQUEST),),
+    m.ALTER_USER_SCRAM_CREDENTIALS.name: (_on(_T.CLUSTER, _O.ALTER, _L.ENTRY),),
+    m.DESCRIBE_USER_SCRAM_CREDENTIALS.name: (_on(_T.CLUSTER, _O.DESCRIBE, _L.REQUEST),),
     m.ACCEPT_LOSS.name: (_on(_T.CLUSTER, _O.ALTER, _L.REQUEST),),
     m.DRAIN_NODE.name: (_on(_T.CLUSTER, _O.ALTER, _L.REQUEST),),
 }

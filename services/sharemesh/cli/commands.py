@@ -19,6 +19,7 @@ from sharemesh.cli import (
     state_log,
     topics,
     transactions,
+    users,
 )
 from sharemesh.cli.command_parser import CommandParser, Commands
 from sharemesh.cli.session import CommandError, connection_before, ended, origin_of_address
@@ -34,6 +35,7 @@ _MODULES = (
     configs,
     acls,
     quotas,
+    users,
     cluster,
     shards,
     explain,

@@ -57,7 +57,7 @@ _RESTART_EXAMPLES = """examples:
   sharemesh up restart etcd --data-directory /var/lib/sharemesh"""
 SET_BY_UP = (
     "role,node_id,listen_host,listen_port,kafka_listener_host,kafka_listener_port,"
-    "kafka_listener_advertised_port"
+    "kafka_listener_advertised_port,kafka_listener_advertised_port_base"
 )
 """Settings that each process gets from its place in the cluster."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -15,12 +16,23 @@ STOP_GRACE_MS = 50
 
 _CANCEL_WAIT_S = 1.0
 
+_CLOSED = "this client is closed"
+_FORKED = (
+    "this client was made before the process forked, and its network stayed in the other one: "
+    "make clients after the fork, one in each process"
+)
+_OWN_THREAD = (
+    "a callback of this client called it in a way that waits, on the thread that it would wait "
+    "for: call it on another thread"
+)
+
 
 class BackgroundLoop:
     """Runs coroutines for other threads; the thread ends with the process."""
 
     def __init__(self, name: str) -> None:
         self._loop = _new_loop()
+        self._waited: dict[concurrent.futures.Future[Any], None] = {}
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -29,29 +41,38 @@ class BackgroundLoop:
         try:
             self._loop.run_forever()
         finally:
-            pending = asyncio.all_tasks(self._loop)
-            for task in pending:
-                task.cancel()
-            if pending:
-                self._loop.run_until_complete(asyncio.wait(pending, timeout=_CANCEL_WAIT_S))
+            self._cancel_all()
+            self._cancel_all()  # what was begun while others ended
             self._loop.close()
+            for future in tuple(self._waited):  # begun while it ended: nobody else would tell them
+                _refuse(future)
+
+    def _cancel_all(self) -> None:
+        pending = asyncio.all_tasks(self._loop)
+        for task in pending:
+            task.cancel()
+        if pending:
+            self._loop.run_until_complete(asyncio.wait(pending, timeout=_CANCEL_WAIT_S))
 
     @property
     def is_open(self) -> bool:
         """Whether work can still be run."""
         return not self._loop.is_closed() and self._thread.is_alive()
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the caller is on the thread of the loop, as callbacks are."""
+        return self._thread is threading.current_thread()
+
     def run(self, work: Coroutine[Any, Any, T], *, timeout_ms: int | None = None) -> T:
         """Return the coroutine's result; it is cancelled after ``timeout_ms``.
 
         Raises:
+            IllegalStateError: The client is closed, or nobody would ever carry it out.
             InterruptError: The waiting thread was interrupted; the work was cancelled.
             TimeoutError: It did not end in time.
         """
-        if self._loop.is_closed():
-            work.close()
-            raise IllegalStateError("this client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._begun(work)
         try:
             return future.result(None if timeout_ms is None else timeout_ms / 1_000)
         except concurrent.futures.TimeoutError:
@@ -63,6 +84,34 @@ class BackgroundLoop:
             future.cancel()
             concurrent.futures.wait([future], timeout=_CANCEL_WAIT_S)
             raise InterruptError("interrupted while waiting") from interrupt
+        finally:
+            del self._waited[future]
+
+    def check_may_wait(self) -> None:
+        """Refuse those who would wait for themselves, or for a thread of another process.
+
+        Raises:
+            IllegalStateError: They would.
+        """
+        if self.is_own_thread:
+            raise IllegalStateError(_OWN_THREAD)
+        if not self._loop.is_closed() and not self._thread.is_alive():
+            raise IllegalStateError(_FORKED)
+
+    def _begun(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        """Begin work that somebody waits for; whatever happens to the loop, it has an end."""
+        try:
+            self.check_may_wait()
+            if self._loop.is_closed():
+                raise IllegalStateError(_CLOSED)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except IllegalStateError:
+            work.close()
+            raise
+        self._waited[future] = None
+        if self._loop.is_closed():
+            _refuse(future)
+        return future
 
     def run_until_stopped(self, work: Coroutine[Any, Any, T], stop: Callable[[], object]) -> T:
         """Return the coroutine's result; an interrupt calls ``stop``, a second one cancels.
@@ -70,29 +119,42 @@ class BackgroundLoop:
         Raises:
             InterruptError: The waiting thread was interrupted twice.
         """
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._begun(work)
         try:
-            return future.result()
-        except KeyboardInterrupt:
+            with contextlib.suppress(KeyboardInterrupt):
+                return future.result()
             self.soon(stop)
-        try:
             return future.result()
         except KeyboardInterrupt as interrupt:
             future.cancel()
             concurrent.futures.wait([future], timeout=_CANCEL_WAIT_S)
             raise InterruptError("interrupted while stopping") from interrupt
+        finally:
+            del self._waited[future]
 
     def soon(self, work: Callable[[], object]) -> None:
-        """Run ``work`` on the loop, without waiting."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(work)
+        """Run ``work`` on the loop, without waiting.
+
+        Raises:
+            IllegalStateError: The loop's thread is one of another process.
+        """
+        if self._loop.is_closed():
+            return
+        if not self._thread.is_alive():
+            raise IllegalStateError(_FORKED)
+        self._loop.call_soon_threadsafe(work)
 
     def stop(self) -> None:
         """End the loop and its thread; work that is still running is cancelled."""
-        if self._loop.is_closed():
+        if self._loop.is_closed() or not self._thread.is_alive():
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_GRACE_MS / 1_000)
+
+
+def _refuse(future: "concurrent.futures.Future[Any]") -> None:
+    with contextlib.suppress(concurrent.futures.InvalidStateError):  # it has an end
+        future.set_exception(IllegalStateError(_CLOSED))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -108,6 +108,14 @@ CONSUMER_SETTINGS = (
         least=1,
         most=INT32_MAX,
     ),
+    Setting(
+        "max.poll.batches.records",
+        -1,
+        "most records that one poll_batches returns; -1 and 0: 8 times max.poll.records, for what "
+        "is done in bulk takes less time for each, and large messages cost leaders less",
+        least=-1,
+        most=INT32_MAX,
+    ),
     Setting("fetch.min.bytes", 1, "bytes to wait for", least=0, most=INT32_MAX),
     Setting("fetch.max.wait.ms", 500, "longest wait for fetch.min.bytes", least=0, most=INT32_MAX),
     Setting(
@@ -117,7 +125,7 @@ CONSUMER_SETTINGS = (
         "prefetch.records",
         -1,
         "records one leader may send ahead of poll; -1: none in explicit mode, in implicit mode "
-        "what the application can begin within a second, at most 4 times max.poll.records; what "
+        "what the application can begin within a second, at most 8 times max.poll.records; what "
         "waits too long for poll is given back uncounted",
         least=-1,
         most=INT32_MAX,

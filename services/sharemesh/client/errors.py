@@ -302,6 +302,14 @@ class ThrottlingQuotaExceededError(ServiceError, code=ErrorCode.THROTTLING_QUOTA
     """A quota is exceeded; try later."""
 
 
+class ResourceNotFoundError(ServiceError, code=ErrorCode.RESOURCE_NOT_FOUND):
+    """What is to be removed is not there."""
+
+
+class UnacceptableCredentialError(ServiceError, code=ErrorCode.UNACCEPTABLE_CREDENTIAL):
+    """What is to be kept of a password would not protect it."""
+
+
 class UnknownTopicIdError(ServiceError, code=ErrorCode.UNKNOWN_TOPIC_ID):
     """The topic id does not exist (any more)."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sharemesh.client.errors import CorruptRecordError, IllegalStateError
@@ -15,7 +16,7 @@ from sharemesh.client.records import (
 )
 from sharemesh.codec.arrow_tables import arrow_table
 from sharemesh.codec.client_batches import FoundBatch
-from sharemesh.codec.record_set import RecordSetError, raw_records
+from sharemesh.codec.record_set import RecordSetError, raw_columns
 
 
 class ColumnPart(NamedTuple):
@@ -41,7 +42,7 @@ class RecordColumns:
         leader_epoch: Epoch of the leader that acquired them.
     """
 
-    __slots__ = ("_grant", "_parts", "_records", "leader_epoch", "topic_id_partition")
+    __slots__ = ("_grant", "_parts", "leader_epoch", "topic_id_partition")
 
     def __init__(
         self,
@@ -54,7 +55,6 @@ class RecordColumns:
         self.leader_epoch = leader_epoch
         self._parts = parts
         self._grant = grant
-        self._records: list[Any] | None = None
 
     def __len__(self) -> int:
         return sum(_length(part) for part in self._parts)
@@ -74,16 +74,20 @@ class RecordColumns:
         return self.topic_id_partition.partition
 
     @property
+    def runs(self) -> Sequence[range]:
+        """Offsets as ranges, in order; nothing is decoded for them."""
+        found: list[range] = []
+        for part in self._parts:
+            if part.records is None:
+                found.append(range(part.first, part.last + 1))
+            else:
+                found.extend(range(each.offset, each.offset + 1) for each in part.records)
+        return found
+
+    @property
     def offsets(self) -> list[int]:
         """Offsets; nothing is decoded for them."""
-        return list(
-            chain.from_iterable(
-                range(part.first, part.last + 1)
-                if part.records is None
-                else [each.offset for each in part.records]
-                for part in self._parts
-            )
-        )
+        return list(chain.from_iterable(self.runs))
 
     @property
     def delivery_counts(self) -> list[int]:
@@ -110,22 +114,22 @@ class RecordColumns:
         Raises:
             CorruptRecordError: A batch cannot be decoded (spec CL-32); as all columns below.
         """
-        return [each.timestamp for each in self._decoded()]
+        return self._column("timestamp")
 
     @property
     def keys(self) -> list[bytes | None]:
         """Keys."""
-        return [each.key for each in self._decoded()]
+        return self._column("key")
 
     @property
     def values(self) -> list[bytes | None]:
         """Values."""
-        return [each.value for each in self._decoded()]
+        return self._column("value")
 
     @property
     def headers(self) -> list[Headers]:
         """Pairs of name and bytes of each record, in the producer's order."""
-        return [tuple(each.headers) for each in self._decoded()]
+        return [tuple(headers) for headers in self._column("headers")]
 
     def to_arrow(self) -> Any:  # noqa: ANN401 - a pyarrow.Table; few applications have it
         """Return a ``pyarrow.Table`` with offset, timestamp, key, value and delivery_count.
@@ -134,35 +138,40 @@ class RecordColumns:
             CorruptRecordError: A batch cannot be decoded (spec CL-32).
             IllegalStateError: pyarrow is not installed.
         """
+        self._decode("timestamp", "key", "value")
         columns = (self.offsets, self.timestamps_ms, self.keys, self.values, self.delivery_counts)
         try:
             return arrow_table(*columns)
         except ImportError:
             raise IllegalStateError("to_arrow needs pyarrow: pip install pyarrow") from None
 
-    def _decoded(self) -> list[Any]:
-        if self._records is None:
-            found: list[Any] = []
-            for part in self._parts:
-                if part.records is not None:
-                    found.extend(part.records)
-                    continue
-                base = part.batch.base_offset
-                found.extend(self._of_batch(part)[part.first - base : part.last + 1 - base])
-            self._records = found
-        return self._records
+    def _column(self, name: str) -> list[Any]:
+        self._decode(name)
+        found: list[Any] = []
+        for part in self._parts:
+            if part.records is not None:
+                found.extend(map(attrgetter(name), part.records))
+                continue
+            base = part.batch.base_offset
+            whole = part.batch.decoded[name]
+            first, last = part.first - base, part.last + 1 - base
+            found.extend(whole if (first, last) == (0, len(whole)) else whole[first:last])
+        return found
 
-    def _of_batch(self, part: ColumnPart) -> Sequence[Any]:
-        batch = part.batch
-        if not batch.decoded:
+    def _decode(self, *names: str) -> None:
+        """Decode columns of all batches that have none of this name."""
+        for part in self._parts:
+            batch = part.batch
+            missing = [name for name in names if name not in batch.decoded]
+            if part.records is not None or not missing:
+                continue
             try:
-                records = raw_records(batch.data)
+                columns = raw_columns(batch.data, *missing)
             except RecordSetError as error:
                 raise self._failure(part, str(error)) from error
-            if len(records) != batch.last_offset - batch.base_offset + 1:
+            if len(columns[0]) != batch.last_offset - batch.base_offset + 1:
                 raise self._failure(part, "it has another number of records than its header says")
-            batch.decoded.extend(records)
-        return batch.decoded
+            batch.decoded.update(zip(missing, columns, strict=True))
 
     def _failure(self, part: ColumnPart, why: str) -> CorruptRecordError:
         return CorruptRecordError(self.topic, self.partition, part.first, part.last, why)

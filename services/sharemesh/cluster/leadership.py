@@ -15,7 +15,7 @@ from sharemesh.backoff import Backoff
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import Session
-from sharemesh.ports.shard_log import FencedError
+from sharemesh.ports.shard_log import CorruptLogError, FencedError
 from sharemesh.tasks import cancel_and_wait, first_done
 
 EPOCH_MAX = 2**31 - 1
@@ -37,8 +37,11 @@ Held = TypeVar("Held", bound=HeldUnderSession)
 class Leadership(ABC, Generic[Held]):
     """Leads at most once at a time; ``stopped`` is set whenever nothing is served."""
 
-    def __init__(self, clock: Clock, backoff: Backoff) -> None:
-        """``backoff`` is reset with each start that succeeds."""
+    def __init__(self, clock: Clock, backoff: Backoff, unanswered_max_ms: int) -> None:
+        """``backoff`` is reset with each start that succeeds.
+
+        ``unanswered_max_ms`` bounds its waits unless a log was found to be corrupt.
+        """
         self.epoch = 0
         self.serving = False
         self.last_error = ""
@@ -47,6 +50,8 @@ class Leadership(ABC, Generic[Held]):
         self.stopped.set()
         self._clock = clock
         self._backoff = backoff
+        self._unanswered_max_ms = unanswered_max_ms
+        self._is_corrupt = False
         self._ended = False
 
     def end(self) -> None:
@@ -82,7 +87,7 @@ class Leadership(ABC, Generic[Held]):
     async def _lead(self, held: Held, *, above: int = 0) -> bool:
         """Start, serve and stop; return whether that failed though the session was valid."""
         self.stopped.clear()
-        self._ended = False
+        self._ended = self._is_corrupt = False
         orderly = False
         try:
             if not await self._start(held, above):
@@ -114,8 +119,14 @@ class Leadership(ABC, Generic[Held]):
                 above = max(error.fence_epoch, epoch + (1 << attempt) - 1)
             except Exception as error:
                 self.last_error = f"{type(error).__name__}: {error}"
+                self._is_corrupt = isinstance(error, CorruptLogError)
                 return False
         return False
+
+    def _rest_ms_after_failure(self) -> int:
+        """Return how long to leave it after a term that failed."""
+        wait_ms = self._backoff.next_ms()
+        return wait_ms if self._is_corrupt else min(wait_ms, self._unanswered_max_ms)
 
     async def _start_once(self, held: Held) -> bool:
         if not held.session.valid:

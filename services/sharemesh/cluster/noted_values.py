@@ -12,7 +12,6 @@ from sharemesh.ports.coordination import (
     Coordination,
     CoordinationError,
     Guard,
-    KeyValue,
     Put,
 )
 from sharemesh.tasks import OwnedTasks, cancel_and_wait, first_done
@@ -44,14 +43,16 @@ class ValueRules(NamedTuple, Generic[Value]):
 class NotedValues(Generic[Value]):
     """One kind of values by key; all notes of an interval are one transaction.
 
-    What could not be written stays noted until it can be, whoever leads by then.
+    What could not be written stays noted until it can be, whoever leads by then. What stands in the
+    store is remembered of keys that were read or noted here, until they are forgotten.
     """
 
     def __init__(self, coordination: Coordination, clock: Clock, rules: ValueRules[Value]) -> None:
         self._coordination = coordination
         self._clock = clock
         self._rules = rules
-        self._known: dict[str, tuple[int, Value | None]] = {}
+        self._held: dict[str, None] = {}
+        self._known: dict[str, tuple[int, Value | None]] = {}  # of keys that are held
         self._notes: dict[str, tuple[Callable[[], Value], Callable[[Value], None]]] = {}
         self._tasks = OwnedTasks(rules.what)
         self._writing: asyncio.Task[None] | None = None
@@ -63,7 +64,8 @@ class NotedValues(Generic[Value]):
         Raises:
             CoordinationError: The store does not answer, or holds what cannot be read.
         """
-        return self._take(key, await self._coordination.get(key))
+        self._held[key] = None
+        return (await self._read(key))[1]
 
     async def add(self, key: str, own: Value) -> Value:
         """Write what is known here in addition to what stands there; return what then stands.
@@ -71,23 +73,14 @@ class NotedValues(Generic[Value]):
         Raises:
             CoordinationError: As ``read``, or others write all the time.
         """
-        for _ in range(ATTEMPTS):
-            stored = await self.read(key)
-            revision = self._known[key][0]
-            value = self._rules.merged(stored, own)
-            if value == stored:
-                return value
-            put = Put(key, self._rules.encode(value))
-            written = await self._coordination.commit([Guard(key, mod_revision=revision)], [put])
-            if written is not None:
-                self._known[key] = (written, value)
-                return value
-        raise CoordinationError(f"{key} was changed {ATTEMPTS} times meanwhile")
+        self._held[key] = None
+        return await self._add(key, own)
 
     def note(
         self, key: str, own: Callable[[], Value], hear: Callable[[Value], None] = lambda _: None
     ) -> None:
         """Add soon what ``own`` returns then; ``hear`` gets what stands afterwards."""
+        self._held[key] = None
         self._notes[key] = (own, hear)
         if self._writing is None:
             self._writing = self._tasks.spawn(self._write())
@@ -102,9 +95,27 @@ class NotedValues(Generic[Value]):
         finally:
             await cancel_and_wait(work)
 
+    def forget(self, key: str) -> None:
+        """Remember a key no longer; a note of it is written nevertheless."""
+        self._held.pop(key, None)
+        self._known.pop(key, None)
+
     async def close(self) -> None:
         """Stop writing."""
         await self._tasks.close()
+
+    async def _add(self, key: str, own: Value) -> Value:
+        for _ in range(ATTEMPTS):
+            revision, stored = await self._read(key)
+            value = self._rules.merged(stored, own)
+            if value == stored:
+                return value
+            put = Put(key, self._rules.encode(value))
+            written = await self._coordination.commit([Guard(key, mod_revision=revision)], [put])
+            if written is not None:
+                self._know(key, written, value)
+                return value
+        raise CoordinationError(f"{key} was changed {ATTEMPTS} times meanwhile")
 
     async def _settle(self, key: str) -> None:
         try:
@@ -137,7 +148,7 @@ class NotedValues(Generic[Value]):
         if note is None:
             return
         try:
-            value = await self.add(key, note[0]())
+            value = await self._add(key, note[0]())
         except BaseException:
             self._notes.setdefault(key, note)
             raise
@@ -167,20 +178,25 @@ class NotedValues(Generic[Value]):
             self._notes = {**notes, **self._notes}
             return False
         for key, value in news.items():
-            self._known[key] = (revision, value)
+            self._know(key, revision, value)
             notes[key][1](value)
         return True
 
-    def _take(self, key: str, stored: KeyValue | None) -> Value | None:
+    async def _read(self, key: str) -> tuple[int, Value | None]:
+        """Return a revision, and what stands there then."""
+        stored = await self._coordination.get(key)
         if stored is None:
-            self._known[key] = (0, None)
-            return None
+            return self._know(key, 0, None)
         try:
             value = self._rules.decode(stored.value)
         except RecordFormatError as error:
             raise CoordinationError(f"{key}: {error}") from error
-        self._known[key] = (stored.mod_revision, value)
-        return value
+        return self._know(key, stored.mod_revision, value)
+
+    def _know(self, key: str, revision: int, value: Value | None) -> tuple[int, Value | None]:
+        if key in self._held:
+            self._known[key] = (revision, value)
+        return revision, value
 
     def _say(self, error: CoordinationError) -> None:
         if not self._is_failure_said:

@@ -89,6 +89,10 @@ class SeenPartitionsInStore:
         """Write what was noted of a partition, if that is possible soon."""
         await self._values.settle(self._key(partition))
 
+    def forget(self, partition: TopicPartition) -> None:
+        """Keep nothing of it in memory but what is still to be written."""
+        self._values.forget(self._key(partition))
+
     async def close(self) -> None:
         """Stop writing."""
         await self._values.close()

@@ -27,6 +27,6 @@ def arrow_table(
             "timestamp": pa.array(timestamps_ms, pa.timestamp("ms", "UTC")),
             "key": pa.array(keys, pa.binary()),
             "value": pa.array(values, pa.binary()),
-            "delivery_count": pa.array(delivery_counts, pa.int16()),
+            "delivery_count": pa.array(delivery_counts, pa.int32()),
         }
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -67,6 +68,20 @@ class BatchWriter:
         self.count += 1
         return True
 
+    def extend(self, timestamp_ms: int, values: Sequence[bytes], start: int) -> int:
+        """Add records that have a value only, ``values`` from ``start`` on, while there is room.
+
+        Return how many were added.
+        """
+        append = self._append
+        first = number = self.count
+        for value in islice(values, start, None) if start else values:
+            if append(number, timestamp_ms, None, value, _NO_HEADERS) is None:
+                break
+            number += 1
+        self.count = number
+        return number - first
+
     def finish(self, producer: ProducerState | None) -> bytes:
         """Return the batch; base offset 0. Nothing may be added afterwards.
 
@@ -85,8 +100,8 @@ class FoundBatch:
     """One batch as its header shows it; ``corrupt`` says why it cannot be read, or is "".
 
     Offsets are included on both sides. ``is_dense``: each of them has a record. ``data`` is the
-    whole batch, its checksum checked if that was asked for; empty if it is corrupt. ``decoded`` is
-    for who decodes it, so that others who have a part of the batch need not do it again.
+    whole batch, its checksum checked if that was asked for; empty if it is corrupt. ``decoded`` are
+    columns by name, of who decodes them, so that others who have a part need not do it again.
     """
 
     base_offset: int
@@ -95,7 +110,7 @@ class FoundBatch:
     is_dense: bool
     corrupt: str
     data: bytes
-    decoded: list[Any] = field(default_factory=list, compare=False, repr=False)
+    decoded: dict[str, list[Any]] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,7 @@ class TopicMirror:
         self._said: dict[str, str] = {}
         self._said_of: dict[str, str] = {}  # topics whose answer is an error, or of one broker
         self._brokers_most = 0  # that the Kafka cluster ever named to this process
+        self._whole_rounds = 0
         self.last_error = ""
 
     async def run(self, leadership: ElectedLeadership) -> None:
@@ -111,6 +112,7 @@ class TopicMirror:
                 whole = self._clock.now_ms() >= whole_due_ms
                 if whole:
                     whole_due_ms = self._clock.now_ms() + self._settings.round_ms
+                    self._whole_rounds += 1
                     names = self._all_names()
                     self._said_of = {
                         name: words for name in names if (words := self._said_of.get(name))
@@ -159,8 +161,7 @@ class TopicMirror:
         """Ask about names and write what follows; return how long to pause."""
         self._note_asked(names)
         try:
-            for at in range(0, len(names), NAMES_PER_REQUEST):
-                part = names[at : at + NAMES_PER_REQUEST]
+            for part in self._in_parts(names):
                 metadata = await self._brokers.metadata(part)
                 self._check_cluster(metadata)
                 found = {topic.topic: topic for topic in metadata.topics}
@@ -178,6 +179,17 @@ class TopicMirror:
         self.last_error = ""
         self._said.pop("", None)
         return self._settings.wish_pause_ms if names else 0
+
+    def _in_parts(self, names: Sequence[str]) -> list[Sequence[str]]:
+        """Return the names of each request, in an order that shifts every second round.
+
+        Brokers answer in turn: where they divide the number of requests, the order of always would
+        ask the same one about a name each time, and in other rounds it asks another one (KTP-8).
+        """
+        firsts = range(0, len(names), NAMES_PER_REQUEST)
+        parts = [names[first : first + NAMES_PER_REQUEST] for first in firsts]
+        shift = self._whole_rounds // 2 % max(1, len(parts))
+        return [*parts[shift:], *parts[:shift]]
 
     async def _take(
         self,

@@ -51,7 +51,8 @@ class ShareSession:
     nothing happened (spec SES-8: newly added, or it had an error last time). ``failed`` are those
     that had an error in the last response: the member knows. ``is_stalled``: it let a lock end
     without a request since it got it, and gets nothing until its next request (HBK-11).
-    ``principal`` opened it; for all others it does not exist (BND-26).
+    ``principal`` opened it; for all others it does not exist (BND-26). ``follows_hand_over``: it
+    goes on with its records at the next leader (HND-4).
     """
 
     key: SessionKey
@@ -61,6 +62,7 @@ class ShareSession:
     failed: frozenset[TopicPartition] = frozenset()
     is_stalled: bool = False
     heard_ms: int = 0
+    follows_hand_over: bool = False
 
     def heard(self, now_ms: int) -> bool:
         """Note that the member has spoken; return whether a spell ends with it (HBK-12)."""
@@ -132,6 +134,10 @@ class FetchContext:
         return {p for p, needs_update in partitions.items() if needs_update or self.is_initial}
 
 
+LEFT_MAX = 10_000
+"""Ended sessions whose records are kept for their principals; a lock ends by itself, too."""
+
+
 class ShareSessions:
     """All share sessions of one leader, bounded (SES-3, BND-16); no eviction of other sessions."""
 
@@ -142,12 +148,16 @@ class ShareSessions:
         max_of_principal: int | None = None,
         max_in_group: int | None = None,
         quota: Callable[[str, int], str] = lambda *_: "",
+        holds: Callable[[SessionKey], bool] = lambda _: False,
     ) -> None:
         """Without further bounds one principal may have all, also in one group.
 
         ``quota`` says why a principal that has so many may have no more (QUO-12); empty: it may.
+        ``holds`` says whether a member without a session holds records (BND-26).
         """
         self._quota = quota
+        self._holds = holds
+        self._left: dict[SessionKey, str] = {}  # principals of ended sessions, oldest first
         self._max_sessions = max_sessions
         self._max_of_principal = max_sessions if max_of_principal is None else max_of_principal
         self._max_in_group = max_sessions if max_in_group is None else max_in_group
@@ -181,6 +191,7 @@ class ShareSessions:
             RefusedError: SHARE_SESSION_LIMIT_REACHED (SES-3, BND-16), UNKNOWN_MEMBER_ID (BND-26).
         """
         self.check_owner(key, principal)
+        self._left.pop(key, None)
         replaced = self._drop(key)
         if replaced is None:
             self._check_room(key.group_id, principal)
@@ -279,14 +290,25 @@ class ShareSessions:
         self._drop(session.key)
         return True
 
+    def leaves_records(self, session: ShareSession) -> None:
+        """Note whose records a session leaves that are not released at its end (BND-26)."""
+        if session.key not in self._sessions:
+            self._left[session.key] = session.principal
+            if len(self._left) > LEFT_MAX:
+                del self._left[next(iter(self._left))]
+
     def check_owner(self, key: SessionKey, principal: str) -> None:
-        """Refuse a member whose session here is another principal's (BND-26).
+        """Refuse a member whose session here, or what one left, is another principal's (BND-26).
 
         Raises:
             RefusedError: UNKNOWN_MEMBER_ID; nothing has changed.
         """
         session = self._sessions.get(key)
-        if session is not None and session.principal != principal:
+        owner = self._left.get(key, principal) if session is None else session.principal
+        if owner != principal and session is None and not self._holds(key):
+            del self._left[key]
+            owner = principal
+        if owner != principal:
             raise BoundReachedError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"member {key.member_id!r} is not in group {key.group_id!r} for this principal; "

@@ -329,7 +329,12 @@ class ServedGroups:
 
     def _start_initialization(self, plan: InitializePlan | None) -> None:
         if plan is not None:
-            self.shard.start_job("initialize", self.state_work.initialize(plan))
+            interval_ms = self._coordinator.settings.initialize_retry_interval_ms
+            self.shard.start_job(
+                "initialize",
+                self.state_work.initialize(plan),
+                put_off=f"to a review of group {plan.group_id!r} within {interval_ms} ms",
+            )
 
     def _handle_due(self, due: list[tuple[GroupId, MemberId]]) -> None:
         silent: dict[GroupId, list[MemberId]] = {}

@@ -19,6 +19,7 @@ from sharemesh.domain.share_group.records import InitializingPartition
 from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
 from sharemesh.group_coordinator.group_shard import GroupDecisions
 from sharemesh.ports.share_state import PersisterPort, StateWriteResult
+from sharemesh.runtime.shard import TO_NEXT_PERIOD
 
 _log = logging.getLogger("sharemesh.group_coordinator")
 MAX_PARTITIONS_PER_CALL = 1_000
@@ -133,7 +134,7 @@ class ShareStateWork:
             sets = (group.initializing, group.initialized, group.deleting)
             if any(not topics.keys().isdisjoint(each) for each in sets):
                 job = self._drop_topics(group.group_id, topics)
-                self._shard.start_job("deleted topics", job, comes_again=True)
+                self._shard.start_job("deleted topics", job, put_off=TO_NEXT_PERIOD)
 
     async def drop_unknown(self) -> None:
         """Remove topics from all groups once they have been unknown for a whole period."""

@@ -1,6 +1,7 @@
 """Whether the lists of a request can be as long as it says: kio reserves memory for them first.
 
 A list of 2^35 entries in a request of 50 bytes would end the process, for memory that is not had.
+Tagged fields that nobody here knows, which kio refuses, are cut out on the way (KIP-482).
 """
 
 from collections.abc import Callable, Mapping
@@ -11,10 +12,20 @@ from typing import Any, get_args, get_origin, get_type_hints
 from sharemesh.kafka.messages import MalformedMessageError
 
 ENTRIES_MAX = 100_000
-"""Most entries of all lists of a request together but for lists of numbers: each takes time."""
+"""Most entries of all lists of a request together but for lists of numbers, and tagged fields that
+it says to have: each takes time."""
 
-_SIZES = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "timedelta_i32": 4, "int64": 8, "uuid": 16}
-_LENGTH_BYTES = {"string": 2, "records": 4}
+_SIZES = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "float64": 8,
+    "uuid": 16,
+}
+_LENGTH_BYTES = {"string": 2, "bytes": 4, "records": 4}
 _LIST_LENGTH_BYTES = 4
 
 _Step = Callable[["_AnnouncedBody", int], int]
@@ -27,6 +38,7 @@ class _AnnouncedBody:
     def __init__(self, body: memoryview) -> None:
         self.body = body
         self.entries_left = ENTRIES_MAX
+        self.cuts: list[tuple[int, int, bytes]] = []  # from, to, and what stands there instead
 
     def number(self, at: int, size: int) -> tuple[int, int]:
         """Return a signed number of ``size`` bytes and where it ends."""
@@ -46,17 +58,39 @@ class _AnnouncedBody:
                 return value, at
         raise MalformedMessageError("a length takes more than five bytes")
 
+    def spend(self, count: int) -> None:
+        """Count entries; raises MalformedMessageError if there are too many."""
+        self.entries_left -= count
+        if self.entries_left < 0:
+            raise MalformedMessageError(f"it has more than {ENTRIES_MAX} entries and tagged fields")
 
-def check_lengths(cls: Any, body: memoryview) -> None:  # noqa: ANN401 - a class of kio
-    """Refuse a request whose lists are longer than it is, or null where only a list may be.
+    def known(self) -> memoryview:
+        """Return the bytes without what was cut out."""
+        if not self.cuts:
+            return self.body
+        pieces: list[bytes | memoryview] = []
+        at = 0
+        for first, end, instead in sorted(self.cuts):
+            pieces += (self.body[at:first], instead)
+            at = end
+        pieces.append(self.body[at:])
+        return memoryview(b"".join(pieces))
+
+
+def check_lengths(cls: Any, body: memoryview) -> memoryview:  # noqa: ANN401 - a class of kio
+    """Return a request without tagged fields that are not known here.
+
+    Refused is one whose lists are longer than it is, or null where only a list may be.
 
     Raises:
         MalformedMessageError: It is none.
     """
+    request = _AnnouncedBody(body)
     try:
-        _entity(cls)(_AnnouncedBody(body), 0)
+        _entity(cls)(request, 0)
     except IndexError as error:
         raise MalformedMessageError("it ends within a length") from error
+    return request.known()
 
 
 @cache
@@ -99,14 +133,30 @@ def _behind(size: int) -> _Step:
 
 
 def _behind_tags(request: _AnnouncedBody, at: int, tagged: Mapping[int, _Step]) -> int:
+    begin, cuts = at, len(request.cuts)
     count, at = request.varint(at)
+    request.spend(count)
+    behind_count, kept = at, 0
     for _ in range(count):
+        first = at
         tag, at = request.varint(at)
         size, at = request.varint(at)
+        end = at + size
         known = tagged.get(tag)
-        if known is not None and known(request, at) != at + size:
-            raise MalformedMessageError("a tagged field has another length than it says")
-        at += size
+        if known is None:
+            if end > len(request.body):
+                raise MalformedMessageError("it ends within a tagged field")
+            request.cuts.append((first, end, b""))
+        else:
+            kept += 1
+            if kept > len(tagged):
+                raise MalformedMessageError("it has a tagged field twice")
+            before = len(request.cuts)
+            if known(request, at) != end or len(request.cuts) > before:
+                raise MalformedMessageError("a tagged field has another length than it says")
+        at = end
+    if len(request.cuts) > cuts:
+        request.cuts.append((begin, behind_count, bytes((kept,))))
     return at
 
 
@@ -117,6 +167,8 @@ def _field(hint: Any, kind: str | None, *, flexible: bool) -> _Step:  # noqa: AN
             is_plain = kind in _SIZES
             step = _one(item, kind, flexible=flexible)
             return _list(step, is_plain=is_plain, may_be_null=each is not hint, flexible=flexible)
+        if each is not hint and is_dataclass(each):
+            return _entity_or_null(each)
     return _one(hint, kind, flexible=flexible)
 
 
@@ -143,6 +195,16 @@ def _single(kind: str | None, *, flexible: bool) -> _Step:
     return walk
 
 
+def _entity_or_null(cls: Any) -> _Step:  # noqa: ANN401 - a class of kio
+    step = _entity(cls)
+
+    def walk(request: _AnnouncedBody, at: int) -> int:
+        is_there, at = request.number(at, 1)
+        return step(request, at) if is_there >= 0 else at
+
+    return walk
+
+
 def _list(step: _Step, *, is_plain: bool, may_be_null: bool, flexible: bool) -> _Step:
     def walk(request: _AnnouncedBody, at: int) -> int:
         if flexible:
@@ -156,9 +218,7 @@ def _list(step: _Step, *, is_plain: bool, may_be_null: bool, flexible: bool) -> 
             raise MalformedMessageError(f"{count} entries of a list are not there")
         if is_plain:
             return step(request, 0) * count + at
-        request.entries_left -= count
-        if request.entries_left < 0:
-            raise MalformedMessageError(f"its lists have more than {ENTRIES_MAX} entries")
+        request.spend(count)
         for _ in range(count):
             at = step(request, at)
         return at

@@ -78,6 +78,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.listener = listener
         self.renew_at_ms: int | None = None
         """When a new connection with a new login should take its place; None: never."""
+        self.used_at_ms = clock.now_ms()
+        """When something was asked or answered last."""
         self.closed = False
         self._client_id = client_id
         self._clock = clock
@@ -197,6 +199,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         answer: asyncio.Future[KafkaMessage] = asyncio.get_running_loop().create_future()
         self._asked.append(_InFlight(request, version, self._correlation, answer))
         self._transport.write(frame)
+        self.used_at_ms = self._clock.now_ms()
         self._traffic.sent(request.label, self.listener.broker_id)
         return answer
 
@@ -258,6 +261,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end(f"it answered {correlation} where {asked.correlation} was asked", asked)
             return
         self._answers += 1
+        self.used_at_ms = self._clock.now_ms()
         if not asked.answer.done():
             asked.answer.set_result(message)
         if self._retired and not self._asked:

@@ -30,6 +30,10 @@ CONNECTIONS_MAX = {
 }
 """Connections of a lane to one broker; produce has two lanes, and each shard and watch its own."""
 
+IDLE_MS = 180_000
+"""After so long without a word a connection is replaced before it is used: what stands in between
+forgets one after 4 to 6 minutes without telling, and brokers close it after 10."""
+
 BACKOFF_MIN_MS = 50
 BACKOFF_MAX_MS = 500
 _CLOSED = "this process has closed its connections to Kafka"
@@ -53,16 +57,17 @@ class _Slot:
         return None if isinstance(found, Exception) else found
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it is of no more use; one whose login grows old is closed behind its requests."""
+        """Whether it is of no more use; one that grew old or idle is closed behind its requests."""
         if not self.opening.done():
             return False
         found = self.connection()
         if found is None or found.closed:
             return True
-        if found.renew_at_ms is not None and found.renew_at_ms <= now_ms:
+        is_old = found.renew_at_ms is not None and found.renew_at_ms <= now_ms
+        is_idle = not found.waiting and now_ms - found.used_at_ms >= IDLE_MS
+        if is_old or is_idle:
             found.retire()
-            return True
-        return False
+        return is_old or is_idle
 
     def load(self) -> int:
         """Return how many wait for it."""

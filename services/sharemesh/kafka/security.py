@@ -89,8 +89,9 @@ class KafkaSecurity:
             ) from error
         if self.certificate is not None and self.key is not None:
             try:
-                context.load_cert_chain(self.certificate, self.key)
-            except (OSError, ssl.SSLError) as error:
+                # A key that is encrypted is refused: OpenSSL would ask at the terminal, and wait.
+                context.load_cert_chain(self.certificate, self.key, password=lambda: b"")
+            except (OSError, ssl.SSLError, ValueError) as error:
                 raise KafkaSecurityError(
                     f"kafka_tls_certificate {self.certificate} and kafka_tls_key {self.key} "
                     f"cannot be used together: {error}"

@@ -33,10 +33,11 @@ def read_request(key: int, version: int, body: memoryview) -> KafkaMessage:
         MalformedMessageError: It is none.
     """
     cls, read = _reader(key, version)
-    check_lengths(cls, body)
     try:
-        message, _ = read(body, 0)
-    except Exception as error:  # the reader's own errors, and KeyError of unknown tagged fields
+        message, _ = read(check_lengths(cls, body), 0)
+    except MalformedMessageError:
+        raise
+    except Exception as error:  # the reader's own errors
         raise MalformedMessageError(f"{len(body)} bytes cannot be read: {error!r}") from error
     return message
 

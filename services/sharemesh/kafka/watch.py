@@ -9,6 +9,7 @@ from sharemesh.kafka.dialing import REQUEST_TIMEOUT_MS
 from sharemesh.kafka.directory import LeaderDirectory
 from sharemesh.kafka.lanes import BrokerLanes
 from sharemesh.kafka.messages import KafkaMessage, milliseconds
+from sharemesh.kafka.quiet_brokers import QuietBrokers
 from sharemesh.kafka.silent_leaders import SilentLeaders
 from sharemesh.kafka.versions import LAST_WITH_NAMES, KafkaRequest
 from sharemesh.kafka.watch_errors import WatchErrors
@@ -59,6 +60,8 @@ class KafkaWatch:
         self._fetches: dict[BrokerAddress, asyncio.Task[list[WatchAnswer]]] = {}
         self._finding: asyncio.Task[list[WatchAnswer]] | None = None
         self._errors = WatchErrors()
+        self._quiet = QuietBrokers()
+        self._doubting: asyncio.Task[None] | None = None
         self._tasks = OwnedTasks("a watch over Kafka's partitions")
 
     def set(self, partitions: Sequence[WatchedPartition]) -> None:
@@ -85,7 +88,7 @@ class KafkaWatch:
         """End the sessions (port BrokerWatch)."""
         await self._tasks.close()
         self._fetches.clear()
-        self._finding = None
+        self._finding = self._doubting = None
         self._watched.clear()
         open_ = [each for each in self._sessions.items() if each[1].is_open]
         self._sessions.clear()
@@ -97,6 +100,7 @@ class KafkaWatch:
         Partitions that pause after an error are left out.
         """
         now_ms = self._clock.now_ms()
+        self._doubt(now_ms)
         by_broker: dict[BrokerAddress, dict[BrokerPartition, WatchedAtLeader]] = {}
         homeless = []
         for place, watched in self._watched.items():
@@ -121,13 +125,30 @@ class KafkaWatch:
                 asking = self._fetch(broker, session, wanted, max_wait_ms)
                 self._fetches[broker] = self._tasks.spawn(asking)
 
+    def _doubt(self, now_ms: int) -> None:
+        """Ask who leads what a broker has had no news of lately: it may be cut off (KBR-17)."""
+        doubtful = [
+            place
+            for place, broker in self._quiet.doubtful(now_ms).items()
+            if place in self._watched and self._leads(broker, place)
+        ]
+        if doubtful and (self._doubting is None or self._doubting.done()):
+            self._doubting = self._tasks.spawn(self._directory.ask_again(doubtful))
+
+    def _leads(self, broker: BrokerAddress, place: BrokerPartition) -> bool:
+        known = self._directory.known_leader(place)
+        return known is not None and known.broker == broker
+
     def _harvest(self) -> list[WatchAnswer]:
         """Return what has been answered, errors that last only now and then."""
         found: list[WatchAnswer] = []
         for broker, task in list(self._fetches.items()):
             if task.done():
                 del self._fetches[broker]
-                found += task.result()
+                news = task.result()
+                told = [each.partition for each in news if not each.error]
+                self._quiet.heard(broker, told, self._clock.now_ms())
+                found += news
         if self._finding is not None and self._finding.done():
             found += self._finding.result()
             self._finding = None

@@ -2,34 +2,48 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import NodeId, TopicId
-from sharemesh.kafka.messages import Content, KafkaMessage, MalformedMessageError
+from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
+from sharemesh.kafka.messages import (
+    Content,
+    KafkaMessage,
+    MalformedMessageError,
+    milliseconds,
+)
 from sharemesh.kafka.served_messages import has_flexible_header, read_request, response_frame
 from sharemesh.kafka_listener import api_versions
+from sharemesh.kafka_listener.config_answers import ConfigAnswers
 from sharemesh.kafka_listener.failures import code_of
 from sharemesh.kafka_listener.frames import RefusedFrameError
 from sharemesh.kafka_listener.held_sessions import HeldSessions
+from sharemesh.kafka_listener.login import answers as logins
+from sharemesh.kafka_listener.login.logins import ConnectionLogin
 from sharemesh.kafka_listener.named_parts import check_parts_named
 from sharemesh.kafka_listener.nodes import KafkaNodes
-from sharemesh.kafka_listener.offered_handlers import OfferedHandlers
+from sharemesh.kafka_listener.offered_handlers import THROTTLE_MS, OfferedHandlers
+from sharemesh.kafka_listener.plain_requests import PLAIN_REQUESTS
 from sharemesh.kafka_listener.request_header import RequestHeader, kind_of, read_header
-from sharemesh.kafka_listener.served_requests import BY_KEY, ServedRequest
+from sharemesh.kafka_listener.served_requests import BY_KEY, OF_LOGINS, ServedRequest
 from sharemesh.kafka_listener.translation import (
     acknowledgements,
     coordinators,
     fetch,
+    groups,
     list_offsets,
     metadata,
     produce,
     share_fetch,
     share_group,
+    topic_partitions,
 )
-from sharemesh.ports.cluster import ClusterView, NodeInfo, Role
-from sharemesh.ports.network import CallContext, Caller, CallFailedError
+from sharemesh.kafka_listener.translation.seen_request import SeenRequest
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.ports.network import CallContext, CallFailedError
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.v1 import admin_pb2, share_leader_pb2
@@ -49,10 +63,21 @@ class Asked(NamedTuple):
     message: KafkaMessage
     context: CallContext
     sessions: HeldSessions
+    login: ConnectionLogin
+
+    @property
+    def request(self) -> ServedRequest:
+        """The kind of request."""
+        return BY_KEY[self.header.key]
 
     def answered(self, content: Content) -> Frame:
         """Return the frame of an answer."""
         header = self.header
+        throttle_ms = THROTTLE_MS.get()
+        if throttle_ms and "throttle_time" in content:
+            content = {**content, "throttle_time": milliseconds(throttle_ms)}
+        if self.request is ServedRequest.DELETE_GROUPS and header.version >= groups.WITH_MESSAGES:
+            return (groups.deleted_with_messages(header.correlation, content),)
         return (response_frame(header.key, header.version, header.correlation, content),)
 
 
@@ -64,14 +89,14 @@ class KafkaAnswers:
         handlers: OfferedHandlers,
         view: ClusterView,
         node_id: NodeId,
-        caller: Caller,
         registry: Registry,
+        configs: ConfigAnswers,
     ) -> None:
         self.handlers = handlers
         self._view = view
-        self._caller = caller
         self._node_id = node_id
         self._registry = registry
+        self._configs = configs
         self._by_request: dict[ServedRequest, Callable[[Asked], Awaitable[Frame]]] = {
             ServedRequest.PRODUCE: self._produce,
             ServedRequest.FETCH: self._fetch,
@@ -79,18 +104,32 @@ class KafkaAnswers:
             ServedRequest.METADATA: self._metadata,
             ServedRequest.FIND_COORDINATOR: self._find_coordinator,
             ServedRequest.INIT_PRODUCER_ID: self._init_producer_id,
+            ServedRequest.SASL_HANDSHAKE: self._sasl_handshake,
+            ServedRequest.SASL_AUTHENTICATE: self._sasl_authenticate,
             ServedRequest.DESCRIBE_CLUSTER: self._describe_cluster,
             ServedRequest.SHARE_GROUP_HEARTBEAT: self._share_group_heartbeat,
             ServedRequest.SHARE_FETCH: self._share_fetch,
             ServedRequest.SHARE_ACKNOWLEDGE: self._share_acknowledge,
+            ServedRequest.DESCRIBE_CONFIGS: self._describe_configs,
+            ServedRequest.INCREMENTAL_ALTER_CONFIGS: self._alter_configs,
+            ServedRequest.LIST_CONFIG_RESOURCES: self._list_config_resources,
+            ServedRequest.LIST_PARTITION_REASSIGNMENTS: self._list_reassignments,
+            **dict.fromkeys(PLAIN_REQUESTS, self._plain),
         }
 
-    async def answer(self, frame: bytes, context: CallContext, sessions: HeldSessions) -> Frame:
+    async def answer(
+        self,
+        frame: bytes,
+        context: CallContext,
+        sessions: HeldSessions,
+        login: ConnectionLogin,
+    ) -> Frame:
         """Return the answer to a frame.
 
         Raises:
             RefusedFrameError: There is none; the connection is to be closed.
         """
+        THROTTLE_MS.set(0)
         key, version = kind_of(frame)
         request = BY_KEY[key]
         counted = str(version) if request.answers(version) else "unknown"
@@ -98,11 +137,16 @@ class KafkaAnswers:
         try:
             if request is ServedRequest.API_VERSIONS:
                 return self._api_versions(version, frame)
-            asked = _read(key, version, frame, context, sessions)
+            header, message = _read(key, version, frame)
         except MalformedMessageError as error:
             raise RefusedFrameError(
                 "malformed", f"its request {request.label} version {version} is none: {error}"
             ) from error
+        if login.is_over() and request not in OF_LOGINS:
+            raise RefusedFrameError(
+                "login_over", "its login has ended, and it did not log in anew (KIP-368)"
+            )
+        asked = Asked(header, message, context, sessions, login)
         try:
             check_parts_named(request, asked.message)
             return await self._by_request[request](asked)
@@ -125,6 +169,12 @@ class KafkaAnswers:
         number = self._nodes().number(self._node_id)
         error = api_versions.judged(target, self._view.cluster_id, number)
         return (api_versions.answer(version, header.correlation, error),)
+
+    async def _sasl_handshake(self, asked: Asked) -> Frame:
+        return _login_answer(asked, logins.handshake(asked.login, asked.message))
+
+    async def _sasl_authenticate(self, asked: Asked) -> Frame:
+        return _login_answer(asked, await logins.authenticate(asked.login, asked.message))
 
     async def _metadata(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message
@@ -166,17 +216,25 @@ class KafkaAnswers:
         return asked.answered(coordinators.to_answer(response, self._nodes()))
 
     async def _list_offsets(self, asked: Asked) -> Frame:
-        ids = {each.name: self._id_of(each.name) for each in asked.message.topics}
-        request = list_offsets.to_request(asked.message, ids.get)
+        request = list_offsets.to_request(asked.message)
         try:
             response = await self.handlers.call(methods.LIST_OFFSETS, request, asked.context)
         except CallFailedError as error:
             code = code_of(error, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return asked.answered(list_offsets.refused(asked.message, code))
-        return asked.answered(list_offsets.to_answer(asked.message, response, ids.get))
+        return asked.answered(list_offsets.to_answer(asked.message, response))
 
     async def _fetch(self, asked: Asked) -> Frame:
-        return asked.answered(fetch.refused(asked.message))
+        version, message = asked.header.version, asked.message
+        correlation = asked.header.correlation
+        if not fetch.names_all(version, message):
+            return fetch.without_session(version, correlation)
+        request = fetch.to_request(version, message)
+        try:
+            response = await self.handlers.call(methods.FETCH, request, asked.context)
+        except CallFailedError as error:
+            response = fetch.refused(request, error)
+        return fetch.to_frame(version, correlation, message, response, self._nodes())
 
     async def _produce(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message
@@ -202,13 +260,8 @@ class KafkaAnswers:
         if asked.message.transactional_id is not None:
             return asked.answered(produce.no_producer(ErrorCode.INVALID_REQUEST))
         request = produce.producer_to_request(asked.message)
-        leader = self._share_leader()
         try:
-            if leader is None or leader.node_id == self._node_id:
-                call = self.handlers.call(methods.INIT_PRODUCER_ID, request, asked.context)
-            else:  # clients ask any broker, and all of them may ask: there are no rules (KLS-2)
-                call = self._caller.call(methods.INIT_PRODUCER_ID, request, to=leader.address)
-            response = await call
+            response = await self.handlers.call(methods.INIT_PRODUCER_ID, request, asked.context)
         except CallFailedError as error:
             code = code_of(error, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return asked.answered(produce.no_producer(code))
@@ -226,13 +279,20 @@ class KafkaAnswers:
 
     async def _share_fetch(self, asked: Asked) -> Frame:
         request = share_fetch.to_request(asked.header.version, asked.message)
+        batches: dict[TopicPartition, bytes] = {}
+        context = replace(asked.context, batches=batches)
         try:
             await asked.sessions.hold(request.group_id, request.member_id)
-            response = await self.handlers.call(methods.SHARE_FETCH, request, asked.context)
+            response = await self.handlers.call(methods.SHARE_FETCH, request, context)
         except CallFailedError as error:
-            response = share_fetch.refused(_session_code(error), error.message)
+            batches.clear()
+            code = _session_code(error)
+            if code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+                await asked.sessions.before_refusal(request.max_wait_ms)
+            response = share_fetch.refused(code, error.message)
+            response.throttle_time_ms = error.throttle_ms
         await _ended(asked, request)
-        return share_fetch.to_frame(asked.header.correlation, response, self._nodes())
+        return share_fetch.to_frame(asked.header.correlation, response, batches, self._nodes())
 
     async def _share_acknowledge(self, asked: Asked) -> Frame:
         request = acknowledgements.to_request(asked.header.version, asked.message)
@@ -243,12 +303,36 @@ class KafkaAnswers:
         await _ended(asked, request)
         return asked.answered(acknowledgements.to_answer(response, self._nodes()))
 
-    def _share_leader(self) -> NodeInfo | None:
-        """Return who gives out producer ids: this process, if it leads partitions, or another."""
-        leaders = [each for each in self._view.nodes() if Role.SHARE_LEADER in each.roles]
-        here = [each for each in leaders if each.node_id == self._node_id]
-        staying = [each for each in leaders if not each.draining]
-        return next(iter([*here, *staying]), None)
+    async def _plain(self, asked: Asked) -> Frame:
+        """Answer a request by one call, and nothing else."""
+        plain = PLAIN_REQUESTS[asked.request]
+        seen = SeenRequest(
+            asked.header.version,
+            asked.message,
+            self._nodes(),
+            cache(self._name_of),  # looked up once: results stay with what they are about
+        )
+        request = plain.to_request(seen)
+        try:
+            response = await self.handlers.call(plain.method, request, asked.context)
+        except CallFailedError as error:
+            return asked.answered(
+                plain.refused(seen, code_of(error, plain.elsewhere), error.message)
+            )
+        return asked.answered(plain.to_answer(seen, response))
+
+    async def _describe_configs(self, asked: Asked) -> Frame:
+        return asked.answered(await self._configs.describe(asked.message, asked.context))
+
+    async def _alter_configs(self, asked: Asked) -> Frame:
+        return asked.answered(await self._configs.alter(asked.message, asked.context))
+
+    async def _list_config_resources(self, asked: Asked) -> Frame:
+        version, message = asked.header.version, asked.message
+        return asked.answered(await self._configs.list_resources(version, message, asked.context))
+
+    async def _list_reassignments(self, asked: Asked) -> Frame:
+        return asked.answered(topic_partitions.no_reassignments())
 
     def _nodes(self) -> KafkaNodes:
         return KafkaNodes(self._view.nodes())
@@ -257,17 +341,24 @@ class KafkaAnswers:
         topic = self._view.topic(topic_id)
         return None if topic is None else topic.name
 
-    def _id_of(self, name: str) -> TopicId | None:
-        topic = self._view.topic_named(name)
-        return None if topic is None else topic.topic_id
 
-
-def _read(
-    key: int, version: int, frame: bytes, context: CallContext, sessions: HeldSessions
-) -> Asked:
+def _read(key: int, version: int, frame: bytes) -> tuple[RequestHeader, KafkaMessage]:
     whole = memoryview(frame)
-    header = read_header(whole, flexible=has_flexible_header(key, version))
-    return Asked(header, read_request(key, version, whole[header.size :]), context, sessions)
+    shape = BY_KEY[key].shape(version)
+    header = read_header(whole, flexible=has_flexible_header(key, shape))
+    return header, read_request(key, shape, whole[header.size :])
+
+
+def _login_answer(asked: Asked, found: logins.LoginAnswer) -> Frame:
+    """Return the answer to a step of a login; one that ends the connection is its last.
+
+    Raises:
+        RefusedFrameError: It is.
+    """
+    (frame,) = asked.answered(found.content)
+    if found.closed_for:
+        raise RefusedFrameError("login_refused", found.closed_for, frame)
+    return (frame,)
 
 
 def _session_code(error: CallFailedError) -> ErrorCode:

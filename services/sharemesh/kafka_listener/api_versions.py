@@ -18,6 +18,9 @@ _REBOOTSTRAP_REQUIRED = 129
 _LEVELS = {"group.version": 1, "metadata.version": 33, "share.version": 2}
 """Levels of features as Kafka 4.4 tells them."""
 
+_LOWEST = {"metadata.version": 7}
+"""Lowest levels that it supports, where they are not 0."""
+
 
 class Target(NamedTuple):
     """Whom a client thinks it has reached (KIP-1242); None and -1: it does not say."""
@@ -87,7 +90,7 @@ def _features(shape: int) -> dict[str, object]:
     lowest = 0 if shape >= _NEWEST_SHAPE else 1  # older clients take 0 for a mistake
     return {
         "supported_features": [
-            {"name": name, "min_version": lowest, "max_version": level}
+            {"name": name, "min_version": _LOWEST.get(name, lowest), "max_version": level}
             for name, level in _LEVELS.items()
         ],
         "finalized_features_epoch": 0,

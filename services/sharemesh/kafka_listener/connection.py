@@ -1,7 +1,8 @@
 """One connection of a Kafka client: requests are handled one at a time, answered in order."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, cast
 
 from sharemesh.kafka_listener.frames import FrameReader, RefusedFrameError
@@ -12,9 +13,13 @@ from sharemesh.kafka_listener.limits import (
     WRITE_BUFFER_BYTES,
     KafkaListenerLimits,
 )
+from sharemesh.kafka_listener.login.logins import ConnectionLogin
+from sharemesh.kafka_listener.reading_pace import READ_BYTES_PER_S_MIN, ReadingPace
+from sharemesh.kafka_listener.tls import NamelessCertificateError, principal_of
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallContext
 from sharemesh.tasks import OwnedTasks, cancel_and_wait
+from sharemesh.throttling.call_turns import CallTurns
 
 AnswerFrame = Callable[[bytes, "ListenerConnection"], Awaitable[Sequence[bytes]]]
 """Answers a frame with the pieces of one, or with none; raises RefusedFrameError."""
@@ -26,10 +31,23 @@ class ConnectionOwner(Protocol):
     clock: Clock
     limits: KafkaListenerLimits
     held: HeldBytes
+    turns: CallTurns
     tasks: OwnedTasks
 
     def began(self, connection: "ListenerConnection", peer: str) -> bool:
         """Return whether the connection may stay."""
+        ...
+
+    def login(self) -> ConnectionLogin:
+        """Return what a connection logs in with."""
+        ...
+
+    def named(self, connection: "ListenerConnection") -> None:
+        """Hear that the connection has a principal of its own.
+
+        Raises:
+            RefusedFrameError: That one has too many.
+        """
         ...
 
     def sessions(self, context: CallContext) -> HeldSessions:
@@ -54,18 +72,25 @@ class ListenerConnection(asyncio.Protocol):
     def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._limits = owner.limits
-        self._reader = FrameReader()
+        self.login = owner.login()
+        self._reader = FrameReader(is_open=self.login.is_open)
         self._room = 0  # taken for the frame that is being received
         self._asks_for_room = False
         self._handling: asyncio.Task[None] | None = None
         self._heard = False
-        self._since_ms = owner.clock.now_ms()
+        self._since_ms = self._opened_ms = owner.clock.now_ms()
         self._sent = asyncio.Event()
         self._sent.set()
         self._unsent_bytes = 0
-        self._unsent_since_ms = 0
+        self._pace: ReadingPace | None = None
         self._refused: RefusedFrameError | None = None
         self._closed = False
+        self._closed_ms = 0
+
+    @property
+    def principal(self) -> str:
+        """Who is at the other end."""
+        return self.context.principal
 
     # ---- asyncio's side -------------------------------------------------------------------------
 
@@ -73,12 +98,14 @@ class ListenerConnection(asyncio.Protocol):
         """Begin (asyncio)."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        peer = _peer_name(transport.get_extra_info("peername"))
-        self.context = CallContext(peer)
+        peer = peer_name(transport.get_extra_info("peername"))
+        self.context = CallContext(peer, in_span=True)
         self.sessions = self._owner.sessions(self.context)
         if not self._owner.began(self, peer):
             self._closed = True
             self._transport.abort()
+            return
+        self._look_at(transport.get_extra_info("peercert"))
 
     def data_received(self, data: bytes) -> None:
         """Take what came (asyncio)."""
@@ -92,9 +119,9 @@ class ListenerConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client reads slower than it asks (asyncio)."""
         self._sent.clear()
-        self._unsent_since_ms = self._owner.clock.now_ms()
         size = self._transport.get_write_buffer_size()
-        if not self._owner.held.add(size):
+        self._pace = ReadingPace(size, self._owner.clock.now_ms())
+        if not self._owner.held.add(self.principal, size):
             self.close(RefusedFrameError("slow_reader", "too much waits to be sent to clients"))
             return
         self._unsent_bytes += size
@@ -102,7 +129,8 @@ class ListenerConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """What was sent has gone (asyncio)."""
         unsent, self._unsent_bytes = self._unsent_bytes, 0
-        self._owner.held.give_back(unsent)
+        self._owner.held.give_back(self.principal, unsent)
+        self._pace = None
         self._sent.set()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as asyncio asks
@@ -113,25 +141,51 @@ class ListenerConnection(asyncio.Protocol):
     # ---- the listener's side --------------------------------------------------------------------
 
     def close(self, refused: RefusedFrameError | None = None) -> None:
-        """Close it at once; what is handled is cancelled."""
+        """Close it at once, or behind the last answer; what is handled is cancelled."""
         if self._closed:
             return
         self._closed = True
+        self._closed_ms = self._owner.clock.now_ms()
         self._refused = refused
+        if refused is not None and refused.last:
+            self._transport.write(refused.last)
+            self._transport.close()
+            return
+        self._transport.abort()
+
+    def give_way(self, refused: RefusedFrameError) -> None:
+        """Close it at once, also one that waits for its client to take the last answer."""
+        self.close(refused)
         self._transport.abort()
 
     def overdue(self, now_ms: int) -> RefusedFrameError | None:
         """Return why the connection has to be closed, if it waited too long for its client."""
         limits = self._limits
-        if not self._sent.is_set():
-            if now_ms - self._unsent_since_ms >= limits.frame_ms:
-                return RefusedFrameError(
-                    "slow_reader", f"it did not read its answer within {limits.frame_ms} ms"
-                )
-            return None
-        if self._handling is not None:
-            return None
-        waited_ms = now_ms - self._since_ms
+        if not self.login.is_open and now_ms - self._opened_ms >= limits.login_ms:
+            return RefusedFrameError(
+                "no_login", f"it had not logged in {limits.login_ms} ms after it was opened"
+            )
+        if self._pace is not None:
+            left = self._transport.get_write_buffer_size()
+            if not self._pace.is_too_slow(left, now_ms, limits.frame_ms):
+                return None
+            return RefusedFrameError(
+                "slow_reader",
+                f"it did not read its answer within {limits.frame_ms} ms, nor at "
+                f"{READ_BYTES_PER_S_MIN} bytes a second",
+            )
+        if self._handling is not None or self._asks_for_room:
+            return None  # it is we who keep the client waiting
+        return self._unasked(now_ms - self._since_ms)
+
+    def drop(self, now_ms: int) -> None:
+        """End a connection whose client does not read the last answer."""
+        if self._closed and now_ms - self._closed_ms >= self._limits.frame_ms:
+            self._transport.abort()
+
+    def _unasked(self, waited_ms: int) -> RefusedFrameError | None:
+        """Return why the connection has to be closed, if it asked for nothing for so long."""
+        limits = self._limits
         if not self._heard:
             if waited_ms >= limits.first_request_ms:
                 return RefusedFrameError(
@@ -147,6 +201,34 @@ class ListenerConnection(asyncio.Protocol):
         return None
 
     # ---- inside ---------------------------------------------------------------------------------
+
+    def _look_at(self, certificate: Mapping[str, object] | None) -> None:
+        """Go on as whom a certificate names, if there is one; or close the connection."""
+        try:
+            principal = principal_of(certificate)
+            if principal != self.principal:
+                self._name(principal)
+        except NamelessCertificateError as error:
+            self.close(RefusedFrameError("tls_failed", str(error)))
+        except RefusedFrameError as refused:
+            self.close(refused)
+
+    def _name(self, principal: str) -> None:
+        """Go on as whom the client has proved to be.
+
+        Raises:
+            RefusedFrameError: That principal has too many connections.
+        """
+        self.context = replace(self.context, principal=principal)
+        self.sessions = self._owner.sessions(self.context)
+        self._owner.named(self)
+
+    def _has_logged_in(self) -> None:
+        """Take every request from now on, as those of whom the login has proved."""
+        principal = self.login.principal
+        if principal is not None and not self._reader.is_open:
+            self._name(principal)
+            self._reader.is_open = True
 
     def _go_on(self) -> None:
         """Begin to handle what came, if it is a whole request and its turn."""
@@ -186,7 +268,7 @@ class ListenerConnection(asyncio.Protocol):
             return True
         if self._asks_for_room:
             return False
-        if self._owner.held.take(self, size, self._has_room):
+        if self._owner.held.take(self, self.principal, size, self._has_room):
             self._room = size
             return True
         self._asks_for_room = True
@@ -195,6 +277,7 @@ class ListenerConnection(asyncio.Protocol):
     def _has_room(self) -> None:
         self._asks_for_room = False
         self._room = self._reader.announced_bytes
+        self._since_ms = self._owner.clock.now_ms()
         if not self._closed:
             self._go_on()
 
@@ -206,12 +289,18 @@ class ListenerConnection(asyncio.Protocol):
                 room, self._room = self._room, 0
                 try:
                     self._read_on()
+                    await self._owner.turns.turn(self.principal, len(frame))
+                    if self._closed:
+                        break
                     pieces = await self._owner.answer(frame, self)
+                    self._has_logged_in()
                     if pieces and not self._closed:
                         self._transport.writelines(pieces)
                 finally:
-                    self._owner.held.give_back(room)
+                    self._owner.held.give_back(self.principal, room)
                 await self._sent.wait()
+                if self._reader.has_begun:
+                    await self._owner.clock.sleep_ms(0)  # others have their turn in between
                 frame = self._next()
         except RefusedFrameError as refused:
             self.close(refused)
@@ -227,11 +316,11 @@ class ListenerConnection(asyncio.Protocol):
         self._owner.held.forget(self)
         left = self._room + self._unsent_bytes
         self._room = self._unsent_bytes = 0
-        self._owner.held.give_back(left)
+        self._owner.held.give_back(self.principal, left)
         self._owner.ended(self, self._refused)
 
 
-def _peer_name(peername: tuple[object, ...] | None) -> str:
+def peer_name(peername: tuple[object, ...] | None) -> str:
     """Return a peer as gRPC names it; unique for each connection."""
     if not peername:
         return "unknown"

@@ -1,7 +1,7 @@
 """Frames out of the bytes of a connection: bounded by kind before they are whole (spec KLS-4)."""
 
 from sharemesh.kafka_listener.request_header import HEAD_BYTES, kind_of
-from sharemesh.kafka_listener.served_requests import BY_KEY, ServedRequest
+from sharemesh.kafka_listener.served_requests import BY_KEY, OF_LOGINS, ServedRequest
 
 SIZE_BYTES = 4
 _TLS = b"\x16\x03"
@@ -14,24 +14,33 @@ _UNKNOWN_VERSION_MAX = 4 * 1024
 class RefusedFrameError(Exception):
     """A frame that is not received; the message says why, and the connection is closed.
 
-    ``reason`` is a word for a metric.
+    ``reason`` is a word for a metric, ``last`` an answer that is sent before, ``beyond_bound``
+    the kind of a request that is too much of it: that is audited (AUD-3).
     """
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(
+        self, reason: str, message: str, last: bytes = b"", beyond_bound: str = ""
+    ) -> None:
         super().__init__(message)
         self.reason = reason
+        self.last = last
+        self.beyond_bound = beyond_bound
 
 
 class FrameReader:
-    """Takes bytes as they come and gives whole frames, without their sizes."""
+    """Takes bytes as they come and gives whole frames, without their sizes.
 
-    def __init__(self) -> None:
+    Until it ``is_open``, only what belongs to a login is received (spec KLS-20).
+    """
+
+    def __init__(self, *, is_open: bool = True) -> None:
+        self.is_open = is_open
         self._buffer = bytearray()
         self._size = -1
 
     @property
     def has_begun(self) -> bool:
-        """Whether a part of a frame is here, but not all of it."""
+        """Whether there are bytes that were not taken."""
         return bool(self._buffer)
 
     @property
@@ -72,11 +81,19 @@ class FrameReader:
             if self._buffer.startswith(_TLS):
                 raise RefusedFrameError(
                     "tls",
-                    "it speaks TLS, and this port plain text: set security.protocol=PLAINTEXT",
+                    "it speaks TLS, and this port plain text: set security.protocol=PLAINTEXT, or "
+                    "SASL_PLAINTEXT",
                 )
             if len(self._buffer) < SIZE_BYTES + HEAD_BYTES:
                 return False
-            check_kind(*kind_of(memoryview(self._buffer)[SIZE_BYTES:]), size)
+            kind = kind_of(memoryview(self._buffer)[SIZE_BYTES:])
+            check_kind(*kind, size)
+            if not self.is_open and BY_KEY[kind[0]] not in OF_LOGINS:
+                raise RefusedFrameError(
+                    "no_login",
+                    f"it asked for {BY_KEY[kind[0]].label} before it had logged in: set "
+                    "security.protocol, sasl.mechanism and sasl.jaas.config",
+                )
             self._size = size
         return len(self._buffer) >= SIZE_BYTES + self._size
 
@@ -103,4 +120,5 @@ def check_kind(key: int, version: int, size: int) -> None:
         raise RefusedFrameError(
             "too_large",
             f"it announced a request {served.label} of {size} bytes; at most {bytes_max} are read",
+            beyond_bound=served.label,
         )

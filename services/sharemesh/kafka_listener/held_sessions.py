@@ -4,10 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 
 from sharemesh import methods
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.kafka_listener.offered_handlers import OfferedHandlers
+from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallContext, CallFailedError, Failure
 from sharemesh.tasks import OwnedTasks, first_done
 from sharemesh.v1 import share_leader_pb2 as pb
+
+REFUSED_WITHIN_MS = 30_000
+"""A session that is refused is refused so late at most."""
 
 _Key = tuple[str, str]
 
@@ -16,11 +21,17 @@ class HeldSessions:
     """The share sessions of one connection, by group and member; they end with it."""
 
     def __init__(
-        self, handlers: OfferedHandlers, context: CallContext, tasks: OwnedTasks, limit: int
+        self,
+        handlers: OfferedHandlers,
+        context: CallContext,
+        tasks: OwnedTasks,
+        clock: Clock,
+        limit: int,
     ) -> None:
         self._handlers = handlers
         self._context = context
         self._tasks = tasks
+        self._clock = clock
         self._limit = limit
         self._held: dict[_Key, _Hold] = {}
 
@@ -49,6 +60,10 @@ class HeldSessions:
         await first_done(hold.taken.wait(), task)
         if hold.error is not None:
             raise hold.error
+
+    async def before_refusal(self, wait_ms: int) -> None:
+        """Wait as a fetch would: who hears that there is no room asks again at once (REQ-4)."""
+        await self._clock.sleep_ms(min(wait_ms, REFUSED_WITHIN_MS))
 
     async def end(self, group_id: str, member_id: str) -> None:
         """Bind it no more: it has ended. One that is opened right behind it is bound anew."""
@@ -80,8 +95,13 @@ class _Hold:
         self._first: pb.HoldSessionRequest | None = first
         self._ended = asyncio.Event()
 
-    async def send(self, message: pb.HoldSessionResponse) -> None:  # noqa: ARG002 - the port's
-        """The first message says that the session is held; notices mean nothing to the client."""
+    async def send(self, message: pb.HoldSessionResponse) -> None:
+        """The first message says that the session is held; notices mean nothing to the client.
+
+        A refusal is that of the fetch, too, which says it, but for the bound on streams (BND-16).
+        """
+        if message.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            self.error = CallFailedError(Failure.RESOURCE_EXHAUSTED, message.error_message)
         self.taken.set()
 
     def __aiter__(self) -> AsyncIterator[pb.HoldSessionRequest]:

@@ -10,6 +10,22 @@ _WITH_PARTITIONS = (
     ServedRequest.LIST_OFFSETS,
     ServedRequest.SHARE_FETCH,
     ServedRequest.SHARE_ACKNOWLEDGE,
+    ServedRequest.DELETE_RECORDS,
+    ServedRequest.ALTER_SHARE_GROUP_OFFSETS,
+)
+_LISTS = (
+    "topics",
+    "topic_names",
+    "coordinator_keys",
+    "group_ids",
+    "groups_names",
+    "resources",
+    "creations",
+    "filters",
+    "components",
+    "users",
+    "deletions",
+    "upsertions",
 )
 
 
@@ -25,6 +41,7 @@ def check_parts_named(request: ServedRequest, message: KafkaMessage) -> None:
             "too_many_parts",
             f"its request {request.label} names {count} topics, partitions or keys; at most "
             f"{PARTS_MAX} are answered",
+            beyond_bound=request.label,
         )
 
 
@@ -34,6 +51,9 @@ def _count(request: ServedRequest, message: KafkaMessage) -> int:
         return len(data) + sum(len(topic.partition_data) for topic in data)
     if request in _WITH_PARTITIONS:
         return len(message.topics) + sum(len(topic.partitions) for topic in message.topics)
-    if request is ServedRequest.METADATA:
-        return len(message.topics or ())
-    return len(getattr(message, "coordinator_keys", ()))
+    if request is ServedRequest.DESCRIBE_SHARE_GROUP_OFFSETS:
+        topics = [topic for group in message.groups for topic in group.topics or ()]
+        return len(message.groups) + len(topics) + sum(len(each.partitions) for each in topics)
+    if request is ServedRequest.ALTER_CLIENT_QUOTAS:
+        return sum(1 + len(each.entity) + len(each.ops) for each in message.entries)
+    return sum(len(getattr(message, each, None) or ()) for each in _LISTS)

@@ -2,10 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
+
+THROTTLE_MS: ContextVar[int] = ContextVar("throttle_ms", default=0)
+"""What a handler's answer, or its refusal, told of quotas: the request's own answer tells it."""
 
 UnaryHandler = Callable[[Any, CallContext], Awaitable[Any]]
 StreamHandler = Callable[[Any, CallContext], Awaitable[None]]
@@ -48,10 +52,14 @@ class OfferedHandlers:
         try:
             async with asyncio.timeout(method.deadline_ms / 1_000):
                 response: Response = await handler(request, context)
+        except CallFailedError as error:
+            THROTTLE_MS.set(error.throttle_ms)
+            raise
         except TimeoutError:
             raise CallFailedError(
                 Failure.DEADLINE_EXCEEDED, f"{method.name}: no answer in {method.deadline_ms} ms"
             ) from None
+        THROTTLE_MS.set(getattr(response, "throttle_time_ms", 0))
         return response
 
     def stream(

@@ -9,6 +9,9 @@ _FIXED = struct.Struct(">hhih")
 HEAD_BYTES = 4
 """Of a frame: enough to know the kind of the request and its version."""
 
+TAGS_MAX = 100
+"""Most tagged fields of a header: none is known here, and each takes time."""
+
 
 class RequestHeader(NamedTuple):
     """A header that was read; ``size`` is where the request itself begins."""
@@ -48,6 +51,8 @@ def read_header(frame: memoryview, *, flexible: bool) -> RequestHeader:
 
 def _behind_tags(frame: memoryview, position: int) -> int:
     count, position = unsigned_varint(frame, position)
+    if count > TAGS_MAX:
+        raise MalformedMessageError(f"the header has {count} tagged fields")
     for _ in range(count):
         _, position = unsigned_varint(frame, position)
         size, position = unsigned_varint(frame, position)

@@ -22,6 +22,10 @@ from sharemesh.ports.share_state import (
     StateWrite,
     StateWriteResult,
 )
+from sharemesh.remembered import Remembered
+
+_KNOWN_KEYS_BYTES = 8 * 1024 * 1024
+"""Of share partitions whose shards are remembered: their number is fixed."""
 
 _UNREACHED = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 """Errors of the way to the coordinator: retried like its own (spec PER-6), but not sooner."""
@@ -50,6 +54,7 @@ class Persister:
         self._rng = rng
         self._settings = settings or PersisterSettings()
         self._lanes = RequestBatcher(caller, self._settings)
+        self._shards_of = Remembered[SharePartitionKey, int](_KNOWN_KEYS_BYTES)
 
     async def initialize_state(
         self,
@@ -115,7 +120,8 @@ class Persister:
         await self._lanes.close()
 
     async def _ask(self, rpc: Rpc[Result], key: SharePartitionKey, item: object) -> Result:
-        shard = self._view.share_shard(key)
+        view = self._view
+        shard = self._shards_of.answer(key, (key.group_id,), lambda: view.share_shard(key))
         settings = self._settings
         spread = settings.backoff_jitter
         backoff = Backoff(

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.message import Message
 
 from sharemesh import methods
+from sharemesh.codec.handed_locks import decode_locks, encode_locks
 from sharemesh.codec.packed_batches import decode_packed
 from sharemesh.codec.record_event import decode_event
 from sharemesh.codec.state_record import (
@@ -113,6 +114,8 @@ def _write(key: SharePartitionKey, write: StateWrite) -> Message:
         span_id=write.span_id,
     )
     put_batches(message.state_batches, write.batches)
+    if write.hand_over:
+        message.hand_over.locks.extend(encode_locks(write.hand_over))
     return message
 
 
@@ -137,7 +140,9 @@ def _error(number: int) -> ErrorCode:
 
 def _written(each: pb.PartitionStateError) -> StateWriteResult:
     known = each.known_state_epoch if each.HasField("known_state_epoch") else -1
-    return StateWriteResult(_error(each.error_code), each.error_message, known)
+    return StateWriteResult(
+        _error(each.error_code), each.error_message, known, each.keeps_hand_over
+    )
 
 
 def _state(each: pb.ReadPartitionStateResult) -> StateReadResult:
@@ -155,6 +160,7 @@ def _state(each: pb.ReadPartitionStateResult) -> StateReadResult:
         batches,
         each.known_leader_epoch if each.HasField("known_leader_epoch") else -1,
         each.next_offset if each.HasField("next_offset") else -1,
+        decode_locks(each.handed_over),
     )
 
 

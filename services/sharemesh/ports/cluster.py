@@ -18,6 +18,10 @@ class Role(StrEnum):
     CONTROLLER = "controller"
 
 
+KAFKA_ROLES = (Role.SHARE_LEADER, Role.GROUP_COORDINATOR)
+"""Whom clients of Kafka talk to: these processes listen for them, in the order of their ports."""
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaEndpoint:
     """Where clients of Kafka reach a process, and its number there, which it keeps for ever."""

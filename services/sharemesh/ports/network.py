@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
+from sharemesh.domain.ids import TopicPartition
 from sharemesh.methods import Method, Request, Response
 
 In_co = TypeVar("In_co", bound=Message, covariant=True)
@@ -112,15 +113,19 @@ class CallContext:
 
     ``connection`` is equal for calls on one connection where the transport knows it.
     ``proven_for_ms`` is how long from now the token lasts that names the principal; None: it was
-    not named by a token. ``time`` measures what the handler of a stream leaves to other tasks, and
-    says whom the quota of processor time holds back.
+    not named by a token. ``in_span``: the call is a part of a request that has a span of its own.
+    ``time`` measures what the handler of a stream leaves to other tasks, and says whom the quota of
+    processor time holds back. ``batches`` is where record batches go instead of into an answer, for
+    a caller in this process that passes them on as they are; None: into it.
     """
 
     peer: str
     principal: str = "User:ANONYMOUS"
     metadata: tuple[tuple[str, str], ...] = field(default=())
     proven_for_ms: int | None = None
+    in_span: bool = False
     time: CallTime = _UNMEASURED
+    batches: dict[TopicPartition, bytes] | None = None
 
 
 class Stream(Protocol, Generic[Out_contra, In_co]):

@@ -166,8 +166,9 @@ class PartitionLog(Protocol):
         """Return whole batches from the one that holds ``offset`` (or the next one).
 
         At least one batch, even if larger than ``max_bytes``; none at or past ``end_offset``
-        (default: the high watermark). ``committed`` asks for the aborted transactions too, up to
-        the last stable offset by default.
+        (default: the high watermark), except the next one where compaction left none before it.
+        ``committed`` asks for the aborted transactions too, up to the last stable offset by
+        default.
 
         Raises:
             RefusedError: OFFSET_OUT_OF_RANGE below the log start or past the end;

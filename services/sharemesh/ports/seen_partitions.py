@@ -25,3 +25,7 @@ class SeenPartitions(Protocol):
     async def settle(self, partition: TopicPartition) -> None:
         """Write what was noted of a partition, if that is possible soon; never raises for it."""
         ...
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Keep nothing of it in memory but what is still to be written: it is led here no more."""
+        ...

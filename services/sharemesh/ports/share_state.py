@@ -5,6 +5,7 @@ from typing import Protocol
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.handed_lock import HandedLock
 from sharemesh.domain.ids import MemberId, SharePartitionKey
 from sharemesh.domain.packed_batches import StateBatches
 from sharemesh.domain.share_state.record_history import RecordChange
@@ -20,6 +21,7 @@ class StateReadResult:
 
     ``known_leader_epoch`` comes with FENCED_LEADER_EPOCH: lead above it; -1 if not known.
     ``next_offset`` is where the next part of a large state begins; -1: this is all (WIN-15).
+    ``handed_over`` are locks that live on from the leader before (HND-7).
     """
 
     error: ErrorCode
@@ -29,11 +31,15 @@ class StateReadResult:
     batches: StateBatches = ()
     known_leader_epoch: int = -1
     next_offset: int = -1
+    handed_over: tuple[HandedLock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StateWrite:
-    """One write of a share partition (spec PER-1); the span ids go into its audit record."""
+    """One write of a share partition (spec PER-1); the span ids go into its audit record.
+
+    With ``hand_over`` it is the last one of its leader (HND-5).
+    """
 
     state_epoch: int
     leader_epoch: int
@@ -44,6 +50,7 @@ class StateWrite:
     member_id: MemberId = NO_MEMBER
     trace_id: bytes = b""
     span_id: bytes = b""
+    hand_over: tuple[HandedLock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +58,13 @@ class StateWriteResult:
     """Answer to a write; ``error`` is the coordinator's own, not yet mapped (spec PER-8).
 
     ``known_state_epoch`` comes with FENCED_STATE_EPOCH: initialize above it; -1 if not known.
+    ``keeps_hand_over``: what was handed over is kept for the next leader (HND-5).
     """
 
     error: ErrorCode
     message: str = ""
     known_state_epoch: int = -1
+    keeps_hand_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,15 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 import grpc
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
+from sharemesh.rpc.carried_calls import CARRIED_BYTES_MAX, CARRY
+from sharemesh.rpc.carried_stream import CarriedStream
 from sharemesh.rpc.limits import (
     FIRST_MESSAGE_MS,
     REQUEST_MS,
@@ -18,11 +20,16 @@ from sharemesh.rpc.limits import (
     TOKEN_STALE,
 )
 from sharemesh.rpc.open_calls import OpenCalls
+from sharemesh.rpc.quiet_streams import QuietStream, QuietStreamError
+from sharemesh.rpc.receiving_memory import ReceivingMemory, TooMuchReceivedError
 from sharemesh.rpc.request_parser import ParserThread, RequestParser
+from sharemesh.rpc.silent_calls import SilentCalls, TooManySilentError
 from sharemesh.rpc.status import code_of
 from sharemesh.rpc.streams import GrpcServerStream
 from sharemesh.rpc.tls import AUTHORIZATION, SECRET_HEADER, Principals
 from sharemesh.rpc.token_streams import TokenStreams, token_ended
+from sharemesh.throttling.call_turns import CallTurns
+from sharemesh.v1 import carried_calls_pb2
 
 _OF_THE_TRANSPORT = (SECRET_HEADER, AUTHORIZATION)
 """Metadata that no handler sees."""
@@ -47,6 +54,9 @@ class _Refusal(NamedTuple):
     trailing: tuple[tuple[str, str], ...] = ()
 
 
+_Answer = Callable[[bytes, CallContext], Awaitable[bytes]]
+"""A method from bytes to bytes."""
+
 RefusedCall = Callable[[str, str, str, str], None]
 """Hears method, principal (empty: not known), peer and the status of a call; must not raise."""
 
@@ -67,7 +77,11 @@ class Answering:
     """
 
     def __init__(
-        self, principals: Principals, open_calls: OpenCalls, on_refused: RefusedCall | None = None
+        self,
+        principals: Principals,
+        open_calls: OpenCalls,
+        on_refused: RefusedCall | None = None,
+        memory: ReceivingMemory | None = None,
     ) -> None:
         """``on_refused`` hears of calls that end without an answer for who calls or how much."""
         self._principals = principals
@@ -75,10 +89,63 @@ class Answering:
         self._token_streams = TokenStreams()
         self._on_refused = on_refused
         self._thread = ParserThread()
+        self._own = frozenset(principals.own)
+        self._memory = memory or ReceivingMemory(lambda: 0, 0)
+        self._silent = SilentCalls(principals.own)
+        self._turns = CallTurns(principals.own)
+        self._carried: dict[str, _Answer] = {}
+        self._carrying: dict[CarriedStream, None] = {}
 
     def close(self) -> None:
         """End what parses requests; no call is open any more."""
         self._thread.close()
+        self._memory.close()
+
+    def stop_carrying(self) -> None:
+        """Let streams of calls end with those that are under way."""
+        for stream in self._carrying:
+            stream.stop()
+
+    def carrier(self) -> "grpc.RpcMethodHandler[Any, Any]":
+        """Return what answers streams of calls (spec CAR)."""
+
+        async def serve(
+            stream: Stream[carried_calls_pb2.CarriedAnswers, carried_calls_pb2.CarriedCalls],
+            caller: CallContext,
+        ) -> None:
+            quiet = QuietStream()
+            calls = _CarriedCalls(self, self._carried, caller, quiet)
+            carried = CarriedStream(stream, calls)
+            self._carrying[carried] = None
+            try:
+                await self._unless_quiet(quiet, caller, carried.run())
+            finally:
+                del self._carrying[carried]
+
+        return self.stream(CARRY, serve)
+
+    def stream_for_all(
+        self,
+        method: Method[Request, Response],
+        handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
+        *,
+        lasts: bool,
+    ) -> "grpc.RpcMethodHandler[Any, Any]":
+        """Return what answers a stream method that needs no right; see ``QuietStream``."""
+
+        async def serve(stream: Stream[Response, Request], caller: CallContext) -> None:
+            await self._unless_quiet(QuietStream(lasts=lasts), caller, handler(stream, caller))
+
+        return self.stream(method, serve)
+
+    async def _unless_quiet(
+        self, stream: QuietStream, caller: CallContext, served: Awaitable[None]
+    ) -> None:
+        """Serve a stream as long as it is not quiet for too long (BND-31)."""
+        if caller.principal in self._own:
+            await served
+        else:
+            await self._memory.quiet_streams.bounded(stream, served)
 
     def unary(
         self,
@@ -87,18 +154,26 @@ class Answering:
     ) -> "grpc.RpcMethodHandler[Any, Any]":
         """Return what answers a unary method."""
         parser = RequestParser(method, self._thread)
+        if method.is_carried:
+
+            async def carried(request: bytes, caller: CallContext) -> bytes:
+                await self._turns.turn(caller.principal, len(request))
+                response = await handler(await parser.parsed(request), caller)
+                return response.SerializeToString()
+
+            self._carried[method.name] = carried
 
         async def answer(_requests: object, context: Any) -> Response | None:  # noqa: ANN401
             caller = self._began(method.name, context)
             answered: Response | _Refusal = (
                 caller
                 if isinstance(caller, _Refusal)
-                else await _answered(method, parser, handler, context, caller)
+                else await self._answered(method, parser, handler, context, caller)
             )
             if not isinstance(answered, _Refusal):
                 return answered
             if isinstance(caller, CallContext):
-                self._tell(method.name, caller.principal, context, answered)
+                self._tell(method.name, caller.principal, context.peer(), answered)
             _refuse(context, answered)
             return None
 
@@ -123,12 +198,97 @@ class Answering:
             )
             if failed is not None:
                 if isinstance(caller, CallContext):
-                    self._tell(method.name, caller.principal, context, failed)
+                    self._tell(method.name, caller.principal, context.peer(), failed)
                 _refuse(context, failed)
 
         return grpc.stream_stream_rpc_method_handler(
             answer, response_serializer=method.response.SerializeToString
         )
+
+    async def _answered(
+        self,
+        method: Method[Request, Response],
+        parser: RequestParser[Request],
+        handler: Callable[[Request, CallContext], Awaitable[Response]],
+        context: Any,  # noqa: ANN401 - untyped
+        caller: CallContext,
+    ) -> Response | _Refusal:
+        """Answer one unary call, or return why it failed."""
+        own = caller.principal in self._own
+        try:
+            received = self._request(method, parser, context, caller.principal)
+            request = await (received if own else self._memory.bounded(caller.principal, received))
+        except (TooManySilentError, TooMuchReceivedError) as error:
+            return _refused_silent(method, error)
+        except Exception as error:
+            return _refusal_of(method.name, error)
+        if isinstance(request, _Refusal):
+            return request
+        try:
+            return await handler(request, caller)
+        except Exception as error:
+            return _refusal_of(method.name, error)
+
+    async def _request(
+        self,
+        method: Method[Request, Any],
+        parser: RequestParser[Request],
+        context: Any,  # noqa: ANN401 - untyped
+        principal: str,
+    ) -> Request | _Refusal:
+        """Read the one message of a unary call, and parse it in its turn."""
+        try:
+            data = await self._silent.spoken(principal, REQUEST_MS, context.read())
+        except TimeoutError:
+            return _silent(method, "call", REQUEST_MS)
+        if data is grpc.aio.EOF:
+            asked = method.request.DESCRIPTOR.name
+            return _Refusal(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"{method.name}: the call has no request: send one {asked}",
+            )
+        await self._turns.turn(principal, len(data))
+        return await parser.parsed(data)
+
+    async def _served(
+        self,
+        method: Method[Request, Response],
+        parser: RequestParser[Request],
+        handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
+        context: Any,  # noqa: ANN401 - untyped
+        caller: CallContext,
+    ) -> _Refusal | None:
+        """Serve one stream to its end, from its turn on; return why it failed, if it did."""
+        await self._turns.turn(caller.principal, 0)
+        stream = GrpcServerStream[Response, Request](context, method, parser)
+        await context.send_initial_metadata(((STREAM_TAKEN, "1"),))
+        pump = asyncio.ensure_future(stream.read_ahead())
+        try:
+            if not await self._spoken(stream, pump, caller.principal):
+                return _silent(method, "stream", FIRST_MESSAGE_MS)
+            await handler(stream, caller)
+        except (TooManySilentError, TooMuchReceivedError) as error:
+            return _refused_silent(method, error)
+        except QuietStreamError as error:
+            return _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method.name}: {error}")
+        except Exception as error:
+            return _refusal_of(method.name, error)
+        finally:
+            await _ended(pump)
+        return None
+
+    async def _spoken(
+        self, stream: GrpcServerStream[Any, Any], pump: "asyncio.Task[None]", principal: str
+    ) -> bool:
+        """Return whether the client says something, or ends its half, in time."""
+        spoken = self._silent.spoken(principal, FIRST_MESSAGE_MS, stream.begun())
+        try:
+            await (spoken if principal in self._own else self._memory.bounded(principal, spoken))
+        except TimeoutError:
+            # After a stall of the process the timer is due before what has come is read.
+            await asyncio.wait([pump], timeout=0)
+            return stream.has_begun
+        return True
 
     async def _authenticated(
         self,
@@ -141,11 +301,11 @@ class Answering:
         """Serve one stream as long as its caller's token lasts (IDN-7), if one names it."""
         with self._token_streams.bound(caller) as end:
             if end is None:
-                return await _served(method, parser, handler, context, caller)
+                return await self._served(method, parser, handler, context, caller)
             failed: _Refusal | None = None
             with contextlib.suppress(TimeoutError):
                 async with end:
-                    failed = await _served(method, parser, handler, context, caller)
+                    failed = await self._served(method, parser, handler, context, caller)
             if end.expired():
                 return _refusal_of(method.name, token_ended(method.name))
             return failed
@@ -156,19 +316,35 @@ class Answering:
             caller = call_context(context, self._principals)
         except CallFailedError as error:
             unknown = _Refusal(code_of(error.failure), f"{method}: {error.message}", _mark(error))
-            self._tell(method, "", context, unknown)
+            self._tell(method, "", context.peer(), unknown)
             return unknown
         if caller.proven_for_ms is not None:
             self._token_streams.show(caller, caller.proven_for_ms)
+        refused = self.one_too_many(method, caller)
+        if refused is None:
+            self._counted(caller.principal)
+        return refused or caller
+
+    def one_too_many(self, method: str, caller: CallContext) -> _Refusal | None:
+        """Count one more open call of this caller; or return why it is refused (BND-2)."""
         why = self._open.began(caller.principal)
         if not why:
-            self._counted(caller.principal)
-            return caller
+            return None
         if self._open.first_refusal(caller.principal):
             _log.warning("calls are refused: %s", why, extra={"peer": caller.peer})
         refused = _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method}: {why}")
-        self._tell(method, caller.principal, context, refused)
+        self._tell(method, caller.principal, caller.peer, refused)
         return refused
+
+    def refused(self, method: str, caller: CallContext, error: Exception) -> _Refusal:
+        """Return how a call ends whose handler raised, and tell of it."""
+        refused = _refusal_of(method, error)
+        self._tell(method, caller.principal, caller.peer, refused)
+        return refused
+
+    def call_ended(self, principal: str) -> None:
+        """A call that was counted is over."""
+        self._open.ended(principal)
 
     def _counted(self, principal: str) -> None:
         """Count the call of this task until its answer has left, which is when the task ends.
@@ -183,85 +359,63 @@ class Answering:
         self,
         method: str,
         principal: str,
-        context: Any,  # noqa: ANN401 - untyped
+        peer: str,
         refused: _Refusal,
     ) -> None:
         """Tell of a refused call, unless that was decided where rights are looked at (AUD-3)."""
         if self._on_refused is not None and refused.code in _TOLD:
-            self._on_refused(method, principal, context.peer(), refused.code.name)
+            self._on_refused(method, principal, peer, refused.code.name)
 
 
-async def _answered(
-    method: Method[Request, Response],
-    parser: RequestParser[Request],
-    handler: Callable[[Request, CallContext], Awaitable[Response]],
-    context: Any,  # noqa: ANN401 - untyped
-    caller: CallContext,
-) -> Response | _Refusal:
-    """Answer one unary call, or return why it failed."""
-    try:
-        asked = await _request(method, parser, context)
-        return asked if isinstance(asked, _Refusal) else await handler(asked, caller)
-    except Exception as error:
-        return _refusal_of(method.name, error)
+class _CarriedCalls:
+    """Answers the calls of one stream as if each had come by itself (CAR-1)."""
 
+    def __init__(
+        self,
+        answering: Answering,
+        methods: Mapping[str, _Answer],
+        caller: CallContext,
+        stream: QuietStream,
+    ) -> None:
+        self._answering = answering
+        self._stream = stream
+        self._methods = methods
+        self._caller = caller
 
-async def _served(
-    method: Method[Request, Response],
-    parser: RequestParser[Request],
-    handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
-    context: Any,  # noqa: ANN401 - untyped
-    caller: CallContext,
-) -> _Refusal | None:
-    """Serve one stream to its end; return why it failed, if it did."""
-    stream = GrpcServerStream[Response, Request](context, method, parser)
-    await context.send_initial_metadata(((STREAM_TAKEN, "1"),))
-    pump = asyncio.ensure_future(stream.read_ahead())
-    try:
-        if not await _spoken(stream, pump):
-            return _silent(method, "stream", FIRST_MESSAGE_MS)
-        await handler(stream, caller)
-    except Exception as error:
-        return _refusal_of(method.name, error)
-    finally:
-        await _ended(pump)
-    return None
+    def refused(
+        self, call: carried_calls_pb2.CarriedCall
+    ) -> carried_calls_pb2.CarriedAnswer | None:
+        """Count one more open call; or return why it is refused."""
+        self._stream.heard()
+        refusal: _Refusal | None
+        if call.method not in self._methods:
+            words = f"{call.method} is not carried here: call it by itself"
+            refusal = _Refusal(grpc.StatusCode.UNIMPLEMENTED, words)
+        elif len(call.request) > CARRIED_BYTES_MAX:
+            size = f"{len(call.request)} bytes, more than {CARRIED_BYTES_MAX}"
+            words = f"{call.method}: a request of {size}, is not carried: send it by itself"
+            refusal = _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
+        else:
+            refusal = self._answering.one_too_many(call.method, self._caller)
+        return None if refusal is None else _refused(call.number, refusal)
 
+    async def answer(self, call: carried_calls_pb2.CarriedCall) -> carried_calls_pb2.CarriedAnswer:
+        """Return the response, or the status with which the call ends."""
+        try:
+            response = await self._methods[call.method](call.request, self._caller)
+        except Exception as error:
+            refusal = self._answering.refused(call.method, self._caller, error)
+            return _refused(call.number, refusal)
+        return carried_calls_pb2.CarriedAnswer(number=call.number, response=response)
 
-async def _spoken(stream: GrpcServerStream[Response, Request], pump: "asyncio.Task[None]") -> bool:
-    """Return whether the client says something, or ends its half, in time."""
-    try:
-        async with asyncio.timeout(FIRST_MESSAGE_MS / 1_000):
-            await stream.begun()
-    except TimeoutError:
-        # After a stall of the process the timer is due before what has come is read.
-        await asyncio.wait([pump], timeout=0)
-        return stream.has_begun
-    return True
+    def left(self) -> None:
+        """A call that was counted is over, and its answer has left."""
+        self._answering.call_ended(self._caller.principal)
 
 
 async def _ended(pump: "asyncio.Task[None]") -> None:
     pump.cancel()
     await asyncio.wait([pump])
-
-
-async def _request(
-    method: Method[Request, Any],
-    parser: RequestParser[Request],
-    context: Any,  # noqa: ANN401 - untyped
-) -> Request | _Refusal:
-    """Read and parse the one message of a unary call."""
-    try:
-        async with asyncio.timeout(REQUEST_MS / 1_000):
-            data = await context.read()
-    except TimeoutError:
-        return _silent(method, "call", REQUEST_MS)
-    if data is grpc.aio.EOF:
-        return _Refusal(
-            grpc.StatusCode.INVALID_ARGUMENT,
-            f"{method.name}: the call has no request: send one {method.request.DESCRIPTOR.name}",
-        )
-    return await parser.parsed(data)
 
 
 def _refuse(context: Any, refusal: _Refusal) -> None:  # noqa: ANN401 - untyped
@@ -276,11 +430,30 @@ def _refuse(context: Any, refusal: _Refusal) -> None:  # noqa: ANN401 - untyped
     context.set_trailing_metadata(refusal.trailing)
 
 
+def _refused(number: int, refusal: _Refusal) -> carried_calls_pb2.CarriedAnswer:
+    return carried_calls_pb2.CarriedAnswer(
+        number=number,
+        status=refusal.code.value[0],
+        details=refusal.message,
+        trailing=dict(refusal.trailing),
+    )
+
+
 def _silent(method: Method[Any, Any], what: str, waited_ms: int) -> _Refusal:
     return _Refusal(
         grpc.StatusCode.DEADLINE_EXCEEDED,
         f"{method.name}: nothing came for {waited_ms} ms after the {what} was opened: send its "
         f"first {method.request.DESCRIPTOR.name} at once",
+    )
+
+
+def _refused_silent(
+    method: Method[Any, Any], why: TooManySilentError | TooMuchReceivedError
+) -> _Refusal:
+    return _Refusal(
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        f"{method.name}: {why}: send its first {method.request.DESCRIPTOR.name} at once, and try "
+        "again",
     )
 
 

@@ -13,6 +13,7 @@ import grpc
 from sharemesh.methods import API_VERSIONS, Method, Request, Response
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.rpc.carried_calls import CARRIED_BYTES_MAX, CARRY, CallCarrier, Carriage
 from sharemesh.rpc.limits import MAX_MESSAGE_BYTES, channel_arguments
 from sharemesh.rpc.shown_token import TOKEN_LOOK_MS, ShownToken
 from sharemesh.rpc.status import ConnectionAdvice, StaleToken, failed, failure_of
@@ -33,6 +34,7 @@ class _Peer:
     channel: grpc.aio.Channel
     advice: ConnectionAdvice
     stale: StaleToken
+    carriage: Carriage
     open_calls: int = 0
     retired: bool = False  # closed with its last call: its certificates were renewed
     methods: dict[str, Callable[..., Any]] = field(default_factory=dict)
@@ -43,7 +45,9 @@ class _Peer:
         if invoke is None:
             invoke = self.methods[method.name] = prepare(
                 f"/sharemesh.v1.{method.name}",
-                request_serializer=method.request.SerializeToString,
+                request_serializer=(
+                    None if method.is_carried else method.request.SerializeToString
+                ),
                 response_deserializer=method.response.FromString,
             )
         return invoke
@@ -111,13 +115,15 @@ class GrpcCaller:
         self, method: Method[Request, Response], request: Request, to: str, timeout_ms: int | None
     ) -> Response:
         peer = self._peer(method.name, to)
-        invoke = peer.prepared(method, peer.channel.unary_unary)
         deadline_ms = method.deadline_ms if timeout_ms is None else timeout_ms
+        timeout_s = deadline_ms / 1_000
         peer.open_calls += 1
         try:
-            response: Response = await invoke(
-                request, timeout=deadline_ms / 1_000, metadata=self._headers
-            )
+            if method.is_carried:
+                response = await self._call_or_carry(peer, method, request, timeout_s)
+            else:
+                invoke = peer.prepared(method, peer.channel.unary_unary)
+                response = await invoke(request, timeout=timeout_s, metadata=self._headers)
         except grpc.aio.AioRpcError as error:
             raise failure_of(error, method.name, to, peer.advice, peer.stale) from error
         except asyncio.CancelledError as error:
@@ -128,6 +134,19 @@ class GrpcCaller:
             self._call_ended(peer)
         peer.advice.connected()
         peer.stale.let_in()
+        return response
+
+    async def _call_or_carry(
+        self, peer: _Peer, method: Method[Request, Response], request: Request, timeout_s: float
+    ) -> Response:
+        """Make a call by the stream of the connection if it is small and there is one (CAR-1)."""
+        data = request.SerializeToString()
+        if len(data) <= CARRIED_BYTES_MAX:
+            carrier = peer.carriage.carrier(self._headers)
+            if carrier is not None:
+                return method.response.FromString(await carrier.call(method.name, data, timeout_s))
+        invoke = peer.prepared(method, peer.channel.unary_unary)
+        response: Response = await invoke(data, timeout=timeout_s, metadata=self._headers)
         return response
 
     async def stream(
@@ -176,7 +195,7 @@ class GrpcCaller:
         self._peers.clear()
         for stream in list(self._streams):
             await stream.abandon()
-        await asyncio.gather(*(peer.channel.close() for peer in peers), *self._closing)
+        await asyncio.gather(*map(_closed, peers), *self._closing)
 
     def _peer(self, method: str, to: str) -> _Peer:
         if self._closed:
@@ -194,7 +213,13 @@ class GrpcCaller:
         else:
             channel = grpc.aio.secure_channel(to, self._credentials.now, options=self._arguments)
         advice = ConnectionAdvice(tls=self._credentials is not None)
-        peer = self._peers[to] = _Peer(channel, advice, StaleToken(self._clock))
+        carry = channel.stream_stream(
+            f"/sharemesh.v1.{CARRY.name}",
+            request_serializer=CARRY.request.SerializeToString,
+            response_deserializer=CARRY.response.FromString,
+        )
+        carriage = Carriage(self._clock, lambda: CallCarrier(carry(metadata=self._headers)))
+        peer = self._peers[to] = _Peer(channel, advice, StaleToken(self._clock), carriage)
         return peer
 
     def _make_room(self) -> None:
@@ -260,9 +285,14 @@ class GrpcCaller:
             self._close_soon(peer)
 
     def _close_soon(self, peer: _Peer) -> None:
-        closing = asyncio.ensure_future(peer.channel.close())
+        closing = asyncio.ensure_future(_closed(peer))
         self._closing[closing] = None
         closing.add_done_callback(lambda task: self._closing.pop(task, None))
+
+
+async def _closed(peer: _Peer) -> None:
+    await peer.carriage.close()
+    await peer.channel.close()
 
 
 def _unless_own(error: asyncio.CancelledError, method: str, to: str) -> BaseException:

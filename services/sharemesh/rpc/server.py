@@ -12,6 +12,7 @@ from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, Stream
 from sharemesh.rpc.accepting import grpc_server
 from sharemesh.rpc.answering import Answering, RefusedCall
+from sharemesh.rpc.carried_calls import CARRY
 from sharemesh.rpc.limits import (
     HEALTH_BYTES_MAX,
     HEALTH_CALLS_MAX,
@@ -20,6 +21,7 @@ from sharemesh.rpc.limits import (
     server_arguments,
 )
 from sharemesh.rpc.open_calls import OpenCalls
+from sharemesh.rpc.receiving_memory import ReceivingMemory
 from sharemesh.rpc.server_certificates import ServerCertificates
 from sharemesh.rpc.standard_services import Health, reflection_handlers
 from sharemesh.rpc.tls import Principals
@@ -46,17 +48,18 @@ class GrpcServer:
         reflection: bool = True,
         principals: Principals | None = None,
         on_refused: RefusedCall | None = None,
+        memory: ReceivingMemory | None = None,
     ) -> None:
         self._limits = limits or ServerLimits()
         self._tls = tls
         self._reflection = reflection
         principals = principals or Principals()
         open_calls = OpenCalls(self._limits, principals.own)
-        self._answering = Answering(principals, open_calls, on_refused)
+        self._answering = Answering(principals, open_calls, on_refused, memory)
         self._handlers: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
         self._servers: list[grpc.aio.Server] = []
         self._renewing: asyncio.Task[None] | None = None
-        self._request_bytes_max = HEALTH_BYTES_MAX
+        self._request_bytes_max = max(HEALTH_BYTES_MAX, CARRY.request_bytes_max)
         self.health = Health()
 
     def offer(
@@ -92,6 +95,11 @@ class GrpcServer:
                 (grpc.method_handlers_generic_handler(full_name, handlers),)
             )
             await self.health.set_serving(full_name, serving=True)
+        service, _, name = CARRY.name.partition("/")
+        carrier = {name: self._answering.carrier()}
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(f"{PACKAGE}.{service}", carrier),)
+        )
         server.add_generic_rpc_handlers((self.health.handlers(self._answering),))
         if self._reflection:
             names = [f"{PACKAGE}.{service}" for service in self._handlers]
@@ -129,6 +137,7 @@ class GrpcServer:
         A stop that was interrupted resumes with the next one, and its grace.
         """
         await self.health.enter_graceful_shutdown()
+        self._answering.stop_carrying()
         await asyncio.gather(*(server.stop(grace_ms / 1_000) for server in self._servers))
         self._servers.clear()
         self._answering.close()

@@ -56,7 +56,7 @@ def reflection_handlers(
             kind=StreamingKind.STREAM,
             request_bytes_max=HEALTH_BYTES_MAX,
         )
-        answered = {"ServerReflectionInfo": answering.stream(method, answer)}
+        answered = {"ServerReflectionInfo": answering.stream_for_all(method, answer, lasts=False)}
         handlers.append(grpc.method_handlers_generic_handler(name, answered))
     return tuple(handlers)
 
@@ -90,7 +90,7 @@ class Health:
         """Return what answers health checks."""
         answered: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "Check": answering.unary(_CHECK, self._check),
-            "Watch": answering.stream(_WATCH, self._watch),
+            "Watch": answering.stream_for_all(_WATCH, self._watch, lasts=True),
         }
         return grpc.method_handlers_generic_handler(_HEALTH, answered)
 

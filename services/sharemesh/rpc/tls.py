@@ -2,14 +2,17 @@
 
 import hmac
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import grpc
 
 from sharemesh.domain.bearer_tokens import TokenRefusal
+from sharemesh.domain.printable import has_controls
 from sharemesh.ports.bearer_tokens import BearerTokens
 from sharemesh.ports.network import CallFailedError, Failure
 
@@ -20,6 +23,13 @@ RENEWAL_LOOK_MS = 1_000
 _log = logging.getLogger(__name__)
 SECRET_HEADER = "sharemesh-cluster-secret"  # noqa: S105 - its name, not a secret
 AUTHORIZATION = "authorization"
+_COMMON_NAME = "x509_common_name"
+_OTHER_NAME = "x509_subject_alternative_name"
+_SUBJECT = "x509_subject"
+_CERTIFICATE = "x509_pem_cert"
+_ESCAPED_CONTROL = re.compile(rb"(?<!\\)(?:\\\\)*\\(?:[01][0-9A-Fa-f]|7[Ff])")
+"""In a subject as RFC 2253 writes it; gRPC tells a common name only up to a NUL."""
+
 PRINCIPAL_CHARS_MAX = 1_000
 _BEARER = "bearer "
 
@@ -110,12 +120,45 @@ class RenewedCredentials:
 
 
 def principal_of(identity: Mapping[str, object]) -> str:
-    """Return ``User:<common name>`` of a verified client certificate, else its first other name."""
-    for name in ("x509_common_name", "x509_subject_alternative_name"):
-        values = identity.get(name)
-        if isinstance(values, list | tuple) and values and isinstance(values[0], bytes):
-            return f"User:{values[0].decode('utf-8', 'replace')}"
-    return ANONYMOUS
+    """Return ``User:<common name>`` of a verified client certificate, else its first other name.
+
+    Raises:
+        CallFailedError: UNAUTHENTICATED, the name holds control characters (spec BND-6).
+    """
+    name = _first(identity, _COMMON_NAME)
+    if name:
+        hides = _ESCAPED_CONTROL.search(_first(identity, _SUBJECT)) is not None
+    else:
+        name = _first(identity, _OTHER_NAME)
+        hides = bool(name) and not _is_whole(name, _first(identity, _CERTIFICATE))
+    user = name.decode("utf-8", "replace")
+    if hides or (not user.isprintable() and has_controls(user)):
+        raise CallFailedError(
+            Failure.UNAUTHENTICATED,
+            "the name in the certificate holds control characters: show one with a plain name",
+        )
+    return f"User:{user}" if 0 < len(user) <= PRINCIPAL_CHARS_MAX else ANONYMOUS
+
+
+def _first(identity: Mapping[str, object], key: str) -> bytes:
+    """Return the first value that gRPC tells, empty without one; it ends at a NUL."""
+    values = identity.get(key)
+    if isinstance(values, list | tuple) and values and isinstance(values[0], bytes):
+        return values[0]
+    return b""
+
+
+@lru_cache(maxsize=256)
+def _is_whole(name: bytes, certificate: bytes) -> bool:
+    """Return whether a certificate has just this other name, and not one that goes on."""
+    from cryptography import x509  # what it takes to load it is for those who need it
+
+    try:
+        found = x509.load_pem_x509_certificate(certificate).extensions
+        names = found.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return False
+    return name in [str(each.value).encode() for each in names]
 
 
 def _has_certificate(identity: Mapping[str, object]) -> bool:
@@ -158,8 +201,8 @@ class Principals:
         """Return the principal of a call: ``node``, ``User:<name>`` or ``User:ANONYMOUS``.
 
         Raises:
-            CallFailedError: UNAUTHENTICATED, the header names more than one user (spec BND-6), or
-                the token does not hold (spec IDN-4).
+            CallFailedError: UNAUTHENTICATED, the header names more than one user, a name holds
+                control characters (spec BND-6), or the token does not hold (spec IDN-4).
         """
         sent = tuple(metadata)
         given = dict(sent).get(SECRET_HEADER, "")
@@ -184,6 +227,11 @@ class Principals:
                 "the proxy must replace what its clients send, not add to it",
             )
         name = names[0] if names else ""
+        if not name.isprintable() and has_controls(name):
+            raise CallFailedError(
+                Failure.UNAUTHENTICATED,
+                f"the user that {self.header} names holds control characters: send a plain name",
+            )
         return Proven(f"User:{name}" if 0 < len(name) <= PRINCIPAL_CHARS_MAX else ANONYMOUS)
 
 

@@ -21,6 +21,7 @@ from sharemesh.tasks import cancel_and_wait
 
 Response = TypeVar("Response")
 KEEP_PAUSE_MS = 1_000  # before failed work is retried
+TO_NEXT_PERIOD = "to its next period"
 _RECORD_OVERHEAD_BYTES = 21  # at most: what a log needs for a record beside key and value
 _BATCH_OVERHEAD_BYTES = 64 * 1024  # headers and lengths around the records of one commit
 
@@ -164,19 +165,17 @@ class CoordinatorShard(Generic[Machine, Record]):
             self._end(error)
             self._check_serving()
 
-    def start_job(
-        self, name: str, job: Coroutine[None, None, None], *, comes_again: bool = False
-    ) -> None:
+    def start_job(self, name: str, job: Coroutine[None, None, None], *, put_off: str = "") -> None:
         """Run a task that is cancelled, and awaited, when the shard is relinquished or ends.
 
-        A failing job is logged and does not end the shard. ``comes_again``: a periodic job does
-        the same work if this one is refused, as while the volume is full.
+        A failing job is logged and does not end the shard. ``put_off`` says when other work does
+        the same if this one is refused, as while the volume is full; "": nothing does.
         """
         if self._ended is not None or self._stopping:
             job.close()
             return
         task = asyncio.get_running_loop().create_task(
-            self._guarded(name, job, put_off="to its next period" if comes_again else ""),
+            self._guarded(name, job, put_off=put_off),
             name=f"{self._name} {name}",
         )
         self._tasks[task] = None

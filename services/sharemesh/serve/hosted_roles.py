@@ -35,6 +35,10 @@ class HostedRoles:
             AdminRole(around, begin_drain),
             *(_build_role(role, around) for role in roles),
         ]
+        if around.settings.has_kafka_listener and Role.SHARE_LEADER not in roles:
+            from sharemesh.serve.roles.asked_producer_ids import ProducerIdRole
+
+            self._services.append(ProducerIdRole(around))
 
     def offer(self, listener: Listener) -> None:
         """Offer all methods, as quotas allow, measured and audited; before the port is open."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 from sharemesh.audit.trail import AuditTrail
+from sharemesh.cluster.elections.candidate_ranking import TermSettings
 from sharemesh.cluster.elections.shard_elections import ShardElections
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.view.watched_view import WatchedView
@@ -70,6 +71,7 @@ class ShardRole(RoleService):
             self._around.clock,
             kind=self._kind,
             host=host,
+            settings=TermSettings(unanswered_max_ms=self._around.storage.unanswered_max_ms),
         )
         await self._elections.start()
 

@@ -21,6 +21,7 @@ from sharemesh.ports.cluster import KafkaEndpoint, NodeInfo
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.limits import server_limits
+from sharemesh.rpc.receiving_memory import ReceivingMemory
 from sharemesh.rpc.server import GrpcServer, ListenError
 from sharemesh.rpc.shown_token import TokenFileError
 from sharemesh.rpc.tls import TlsError
@@ -32,7 +33,7 @@ from sharemesh.serve.process.coordination import connect_etcd, create_cluster, r
 from sharemesh.serve.process.doors import Doors
 from sharemesh.serve.process.file_descriptors import ConnectionWatch, connections_max, raise_limit
 from sharemesh.serve.process.identity import Identity
-from sharemesh.serve.process.memory import MallocTrim
+from sharemesh.serve.process.memory import MallocTrim, received_growth_max, resident_bytes
 from sharemesh.serve.process.probe import ProcessProbe, Readiness
 from sharemesh.serve.process.telemetry_export import TelemetryExport
 from sharemesh.serve.process_context import ProcessContext
@@ -72,6 +73,7 @@ class RoleProcess:
             reflection=settings.reflection,
             principals=self._identity.principals,
             on_refused=self._audit.on_refused,
+            memory=ReceivingMemory(resident_bytes, received_growth_max()),
         )
         self._readiness = Readiness(self._server.health)
         self._coordination: Coordination | None = None
@@ -170,7 +172,7 @@ class RoleProcess:
     async def _serve(self, around: ProcessContext) -> NodeInfo:
         settings = self._settings
         roles = self._roles = HostedRoles(settings.roles, around, self._begin_drain)
-        kafka = self._kafka = KafkaDoor(around) if settings.has_kafka_listener else None
+        kafka = self._kafka = self._kafka_door(around)
         roles.offer(self._server if kafka is None else Doors(self._server, kafka.handlers))
         metrics_port = 0 if self._exporting is None else await self._exporting.start()
         port = await self._server.start(settings.listen_host, settings.listen_port)
@@ -222,6 +224,12 @@ class RoleProcess:
             )
         )
         return self.node
+
+    def _kafka_door(self, around: ProcessContext) -> KafkaDoor | None:
+        """Return the listener for Kafka's clients, if there is to be one; raises TlsError."""
+        if not self._settings.has_kafka_listener:
+            return None
+        return KafkaDoor(around, self._identity.principals.tokens, self._audit.on_refused)
 
     def _connect(self) -> Coordination:
         settings = self._settings

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sharemesh.rpc.polling import poll_in_one_thread
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.process.memory import bound_heap, tune_interpreter
+from sharemesh.serve.settings.kafka_settings import check_kafka_listener_is_on
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.serve.settings.sources import read_file, serve_settings
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
@@ -36,6 +37,7 @@ def serve(flags: argparse.Namespace, environment: Mapping[str, str]) -> int:
     try:
         given = {name: value for name, value in vars(flags).items() if value is not None}
         settings = serve_settings(given, environment, read_file(flags.config))
+        check_kafka_listener_is_on(settings)
         set_up_logs(
             log_format=settings.log_format,
             level=settings.log_level,
@@ -71,10 +73,11 @@ def run_loop(work: Coroutine[Any, Any, int]) -> int:
 
 
 async def _serve(settings: ServeSettings, reporter: Reporter) -> int:
-    from sharemesh.serve.role_process import (
-        RoleProcess,  # a guard needs none of it, and starts sooner
-    )
+    # a guard needs none of it, and starts sooner
+    from sharemesh.rpc.event_wakes import take_events_together
+    from sharemesh.serve.role_process import RoleProcess
 
+    take_events_together()
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def told_to_stop() -> None:

@@ -1,7 +1,6 @@
 """Opening what keeps the logs of a process: a data directory, or a Kafka cluster."""
 
 import logging
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,10 @@ from sharemesh.cluster.store.records import ClusterRecord
 from sharemesh.cluster.store.storage_record import StorageRecord, stored_storage
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.codec.log_layout import DataDirectoryError
+from sharemesh.object_store.stored_objects import StoredObjects, path_of
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import Coordination
+from sharemesh.ports.generation_files import GenerationFiles
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.serve.storage.embedded import EmbeddedStorage
@@ -49,6 +50,7 @@ class StorageOpening:
         self._clock = clock
         self._rng = rng
         self._disk: SystemDisk | None = None
+        self._objects: StoredObjects | None = None
         self._brokers: KafkaBrokers | None = None
         self._record: StorageRecord | None = None
 
@@ -129,9 +131,6 @@ class StorageOpening:
         from sharemesh.serve.storage.measured_brokers import MeasuredBrokers
 
         assert self._record is not None
-        folder = self._settings.generations
-        if folder:
-            self._disk = SystemDisk(Path(folder), threads=self._settings.disk_threads)
         storage = KafkaStorage(
             MeasuredBrokers(self._brokers, telemetry),
             self._record,
@@ -140,10 +139,21 @@ class StorageOpening:
             self._clock,
             self._rng,
             self._settings,
-            generations=self._disk,
+            generations=self._generation_files(),
         )
         register_kafka_gauges(telemetry.registry, self._brokers.traffic, storage, view)
         return storage
+
+    def _generation_files(self) -> GenerationFiles | None:
+        place = self._settings.generations
+        if not place:
+            return None
+        folder = path_of(place)
+        if folder is None:
+            self._objects = StoredObjects(place)
+            return self._objects
+        self._disk = SystemDisk(folder, threads=self._settings.disk_threads)
+        return self._disk
 
     def tell(self) -> None:
         """Say in the log what *confirmed* means with this storage (KTP-17)."""
@@ -162,3 +172,5 @@ class StorageOpening:
             await self._brokers.close()
         if self._disk is not None:
             self._disk.close()
+        if self._objects is not None:
+            self._objects.close()

@@ -23,8 +23,8 @@ from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.share_state.fold import Floors, content_hash
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Generation, StateRecord
-from sharemesh.ports.disk import Disk
-from sharemesh.ports.shard_log import CorruptLogError, ShardLog
+from sharemesh.ports.generation_files import FilesUnreachableError, GenerationFiles
+from sharemesh.ports.shard_log import CorruptLogError, LogFailedError, ShardLog
 from sharemesh.runtime.shard_kind import Decision
 from sharemesh.v1.share_coordinator_pb2 import CommitGenerationRequest
 
@@ -32,18 +32,18 @@ _HASH_BYTES = 32
 
 
 class GenerationReader:
-    """Generations below the data directory that ``disk`` shows."""
+    """Generations in a data directory, or wherever else ``files`` lie."""
 
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+    def __init__(self, files: GenerationFiles) -> None:
+        self._files = files
 
     async def any(self) -> bool:
         """Whether there is a folder of generations with anything in it."""
-        return bool(await self._disk.run(lambda: self._disk.list(FOLDER)))
+        return bool(await self._files.run(lambda: self._files.list(FOLDER)))
 
     async def hinted_end(self, shard: int) -> int | None:
         """Return where the newest generation that is marked as committed ends; a first guess."""
-        return await self._disk.run(lambda: self._hinted_end(shard))
+        return await self._files.run(lambda: self._hinted_end(shard))
 
     async def read(self, pointer: Generation, shard: int) -> tuple[States, Floors]:
         """Return the content of the generation that a pointer names.
@@ -52,7 +52,7 @@ class GenerationReader:
             CorruptLogError: Files are missing or differ from what was committed.
         """
         try:
-            states, floors = await self._disk.run(lambda: self._read(pointer, shard))
+            states, floors = await self._files.run(lambda: self._read(pointer, shard))
         except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
             raise CorruptLogError(
                 f"generation {pointer.generation_id} of shard {shard} cannot be read "
@@ -68,8 +68,8 @@ class GenerationReader:
         return states, floors
 
     def _hinted_end(self, shard: int) -> int | None:
-        for name in sorted(self._disk.list(FOLDER), reverse=True):
-            if COMMITTED not in self._disk.list(f"{FOLDER}/{name}"):
+        for name in sorted(self._files.list(FOLDER), reverse=True):
+            if COMMITTED not in self._files.list(f"{FOLDER}/{name}"):
                 continue
             try:
                 manifest = self._manifest(f"{FOLDER}/{name}/{MANIFEST}")
@@ -79,12 +79,12 @@ class GenerationReader:
         return None
 
     def _manifest(self, path: str) -> Manifest:
-        return decode_manifest(self._disk.read(path))
+        return decode_manifest(self._files.read(path))
 
     def _read(self, pointer: Generation, shard: int) -> tuple[States, Floors]:
         folder = pointer.path.rpartition("/")[0]
         files = self._manifest(pointer.path).of_shard(shard).files
-        return decode_parts((self._disk.read(f"{folder}/{name}") for name in files), shard)
+        return decode_parts((self._files.read(f"{folder}/{name}") for name in files), shard)
 
 
 def asked_generation(request: CommitGenerationRequest, *, now_ms: int) -> Generation:
@@ -165,7 +165,20 @@ async def restore(
 
     Raises:
         CorruptLogError: The generation cannot be read, or the log begins behind its end.
+        LogFailedError: Where generations lie does not answer (LOG-24).
     """
+    try:
+        return await _restored(machine, shard, log, reader)
+    except FilesUnreachableError as error:
+        raise LogFailedError(
+            f"shard {shard} waits for its generation: {error}; see to the place that the setting "
+            "generations names"
+        ) from error
+
+
+async def _restored(
+    machine: ShareStateMachine, shard: int, log: ShardLog, reader: GenerationReader
+) -> int | None:
     if not log.start_offset and not await reader.any():
         return None
     pointer = None

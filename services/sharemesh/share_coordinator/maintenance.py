@@ -9,6 +9,7 @@ from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import StateRecord
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
+from sharemesh.runtime.shard import TO_NEXT_PERIOD
 from sharemesh.runtime.shard_kind import Decision
 from sharemesh.share_coordinator.generations import drop_generation
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
@@ -78,7 +79,9 @@ class Maintenance:
             return
         if self._clock.now_ms() >= self._refused_until_ms:
             self._says_again = True
-            self._shard.start_job("snapshots in parts", self._snapshot_large(), comes_again=True)
+            self._shard.start_job(
+                "snapshots in parts", self._snapshot_large(), put_off=TO_NEXT_PERIOD
+            )
 
     async def _snapshot_large(self) -> None:
         try:

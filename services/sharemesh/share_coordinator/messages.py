@@ -4,13 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from sharemesh.codec.handed_locks import decode_locks, encode_locks
 from sharemesh.codec.packed_batches import encode_packed
 from sharemesh.codec.record_event import encode_event
 from sharemesh.codec.state_record import decode_batches, decode_cause, encode_archived, put_batches
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.handed_lock import HandedLock
 from sharemesh.domain.ids import OFFSET_MAX, MemberId, SharePartitionKey
 from sharemesh.domain.packed_batches import PackedBatches, touching
 from sharemesh.domain.share_state.checks import StateDecision, StateResult, WriteRequest
+from sharemesh.domain.share_state.hand_overs import HandOvers
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Origin
 from sharemesh.share_coordinator.history_search import Found
@@ -24,6 +27,27 @@ class PartitionRequest:
     key: SharePartitionKey
     item: Any
     answer: StateResult = field(default_factory=StateResult)
+    handed_over: tuple[HandedLock, ...] = ()
+    keeps_hand_over: bool = False
+
+
+def hand_over(
+    hand_overs: HandOvers, asked: PartitionRequest, answer: StateResult, now_ms: int
+) -> None:
+    """Keep what a write hands over, or give it to who reads; ``now_ms`` is monotonic (HND-7)."""
+    item, state = asked.item, answer.state
+    if answer.error:
+        return
+    if isinstance(item, pb.WritePartitionState):
+        if item.HasField("hand_over"):
+            epochs = (item.state_epoch, item.leader_epoch)
+            locks = decode_locks(item.hand_over.locks)
+            asked.keeps_hand_over = hand_overs.keep(asked.key, epochs, locks, now_ms)
+        else:
+            hand_overs.written(asked.key, item.leader_epoch)
+    elif isinstance(item, pb.ReadPartitionState) and state is not None and item.from_offset <= 0:
+        epochs = (item.leader_epoch, state.state_epoch)
+        asked.handed_over = hand_overs.take(asked.key, *epochs, state.leader_epoch_max, now_ms)
 
 
 class Decide(Protocol):
@@ -119,7 +143,7 @@ def errors(grouped: Grouped) -> Iterator[pb.TopicStateErrors]:
     for topic_id, partitions in grouped:
         yield pb.TopicStateErrors(
             topic_id=topic_id,
-            partitions=[_error(asked.key.partition, asked.answer) for asked in partitions],
+            partitions=[_error(asked) for asked in partitions],
         )
 
 
@@ -141,9 +165,13 @@ def summary_results(grouped: Grouped) -> Iterator[pb.ReadSummaryTopicResult]:
         )
 
 
-def _error(partition: int, answer: StateResult) -> pb.PartitionStateError:
+def _error(asked: PartitionRequest) -> pb.PartitionStateError:
+    partition, answer = asked.key.partition, asked.answer
     message = pb.PartitionStateError(
-        partition=partition, error_code=answer.error, error_message=answer.message
+        partition=partition,
+        error_code=answer.error,
+        error_message=answer.message,
+        keeps_hand_over=asked.keeps_hand_over and not answer.error,
     )
     if answer.error is ErrorCode.FENCED_STATE_EPOCH:
         message.known_state_epoch = answer.known_state_epoch
@@ -163,7 +191,10 @@ def _read_result(asked: PartitionRequest, part_batches: int) -> pb.ReadPartition
             refusal.known_leader_epoch = answer.known_leader_epoch
         return refusal
     message = pb.ReadPartitionStateResult(
-        partition=partition, state_epoch=state.state_epoch, start_offset=state.start_offset
+        partition=partition,
+        state_epoch=state.state_epoch,
+        start_offset=state.start_offset,
+        handed_over=encode_locks(asked.handed_over),
     )
     if asked.item.HasField("from_offset") and isinstance(state.batches, PackedBatches):
         part, following = state.batches.part_from(asked.item.from_offset, part_batches)

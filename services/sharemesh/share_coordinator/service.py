@@ -10,6 +10,7 @@ from sharemesh.authorization.access import Access
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.checks import StateResult, check_key
+from sharemesh.domain.share_state.hand_overs import HandOvers
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import StateRecord
 from sharemesh.ports.authorizer import Authorizer, Operation
@@ -17,6 +18,7 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Listener
 from sharemesh.ports.shard_log import ShardLogs
+from sharemesh.runtime.shard import TO_NEXT_PERIOD
 from sharemesh.runtime.shard_kind import Decision
 from sharemesh.runtime.shard_set import ShardSet
 from sharemesh.share_coordinator import messages
@@ -70,6 +72,7 @@ class ShareCoordinatorService:
             on_loaded=self._loaded,
             telemetry=telemetry,
         )
+        self._hand_overs = HandOvers()
         self._history = HistorySearch(clock, settings)
         self._topics = TopicWatch(view, self._topics_deleted)
 
@@ -286,6 +289,7 @@ class ShareCoordinatorService:
                 machine, asked, in_metadata=self._in_metadata(asked.key), now_ms=now_ms
             )
             answers.append(outcome.answer)
+            messages.hand_over(self._hand_overs, asked, outcome.answer, self._clock.now_ms())
             if outcome.record is not None:
                 records.append(outcome.record)
         return Decision(records, answers)
@@ -320,7 +324,7 @@ class ShareCoordinatorService:
         for shard in self.shards.served():
             upkeep = self._upkeep[shard.index]
             job = upkeep.delete_topics(topic_ids)
-            shard.start_job("deleted topics", job, comes_again=True)
+            shard.start_job("deleted topics", job, put_off=TO_NEXT_PERIOD)
 
 
 def _unanswered(refused: RefusedError) -> StateResult:

@@ -10,7 +10,9 @@ from random import Random
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import GroupId, NodeId, TopicId
+from sharemesh.domain.quota.counts import HeldRecords
 from sharemesh.domain.share_partition.effects import Lapse
+from sharemesh.domain.share_partition.events import uncounted
 from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
@@ -78,6 +80,7 @@ class LeaderEnvironment:
     alarms: Timers
     tasks: OwnedTasks
     telemetry: Telemetry
+    tally_of: Callable[[str], HeldRecords | None] = uncounted  # of a principal (QUO-12)
     lapses: Lapses = field(default_factory=Lapses)
     turns: LoopTurns = field(default_factory=LoopTurns)
     rng: Random = field(default_factory=Random)  # for the jitter of retries only (RTY-4)

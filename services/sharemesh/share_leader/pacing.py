@@ -116,8 +116,11 @@ class LeaderPacing:
         if of_principal is None and of_group is None and room is None:
             return None
         now_ms = self._clock.now_ms()
-        accounts = (each for each in (of_principal, of_group) if each is not None)
-        if room == 0 or not all(each.is_open(now_ms) for each in accounts):
+        if (
+            room == 0
+            or (of_principal is not None and not of_principal.is_open(now_ms))
+            or (of_group is not None and not of_group.is_open(now_ms))
+        ):
             return Allowance(0, 0)
         allowance = Allowance(max_bytes, max_records, of_principal, of_group)
         if room is not None:
@@ -132,6 +135,31 @@ class LeaderPacing:
             allowance.tally = self._in_flight.begin(principal, allowance.max_records)
         return allowance
 
+    def begin_read(self, principal: str, max_bytes: int) -> Allowance | None:
+        """Reserve what a read without a group may get; None: nothing binds it. ``settle`` it."""
+        account = self._consuming.account(principal)
+        if account is None:
+            return None
+        allowance = Allowance(min(max_bytes, account.lot), 0, account)
+        account.begin(allowance.max_bytes)
+        return allowance
+
+    def may_read(self, principal: str) -> bool:
+        """Return whether a principal may read without a group now, and nobody waits for that."""
+        return self._consuming.is_free(principal)
+
+    async def until_may_read(self, principal: str, deadline_ms: int) -> bool:
+        """Return whether a principal may read in its turn, or False at the deadline."""
+        return await self._consuming.turn(principal, deadline_ms)
+
+    def read_throttle_ms(self, principal: str) -> int:
+        """Return the throttle time to tell who read without a group; 0: none."""
+        return self._throttle(self._consuming, principal)
+
+    def tally_of(self, principal: str) -> HeldRecords | None:
+        """Return what counts locks that come from another leader; None: nothing binds them."""
+        return self._in_flight.tally_of(principal)
+
     def settle(
         self, allowance: Allowance, principal: str, group_id: str, size: int, count: int
     ) -> None:
@@ -141,13 +169,13 @@ class LeaderPacing:
         if allowance.of_group is not None:
             self._delivering.taken(group_id, allowance.of_group, allowance.max_records, count)
         if allowance.tally is not None:
-            self._in_flight.end(principal, allowance.max_records)
+            self._in_flight.end(allowance.tally, allowance.max_records)
 
     def throttle_ms(self, principal: str, group_id: str) -> int:
         """Return the throttle time to tell a member; 0: none."""
-        return max(
-            self._throttle(self._consuming, principal), self._throttle(self._delivering, group_id)
-        )
+        of_principal = self._throttle(self._consuming, principal)
+        of_group = self._throttle(self._delivering, group_id)
+        return of_principal if of_principal > of_group else of_group
 
     async def until_open(self, principal: str, group_id: str, deadline_ms: int) -> bool:
         """Return whether a member may get records now, or False at the deadline."""

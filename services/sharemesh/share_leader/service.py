@@ -27,6 +27,7 @@ from sharemesh.share_leader.requests.access import LeaderAccess, PartitionLookup
 from sharemesh.share_leader.requests.acknowledgements import Acknowledgements
 from sharemesh.share_leader.requests.acquisition import FetchAcquisition
 from sharemesh.share_leader.requests.explain import Explain
+from sharemesh.share_leader.requests.fetch import Fetch
 from sharemesh.share_leader.requests.produce import Produce
 from sharemesh.share_leader.requests.record_log import (
     DescribeProducers,
@@ -74,6 +75,9 @@ class ShareLeaderService:
         self.telemetry = telemetry or without_export(lambda: clock.wall_ms() * 1_000_000)
         self._alarms = Timers(clock)
         self._tasks = OwnedTasks("the share leader")
+        quotas = quotas or Unlimited()
+        signals = QuotaSignals(self.telemetry.registry, clock)
+        self.pacing = LeaderPacing(quotas, clock, self._alarms, signals, settings)
         environment = LeaderEnvironment(
             node_id=node_id,
             clock=clock,
@@ -85,6 +89,7 @@ class ShareLeaderService:
             tasks=self._tasks,
             telemetry=self.telemetry,
             rng=rng or Random(),  # noqa: S311 - it spreads retries
+            tally_of=self.pacing.tally_of,
         )
         self._view = view
         self._environment = environment
@@ -92,18 +97,19 @@ class ShareLeaderService:
         self._producer_ids = producer_ids
         self._access = LeaderAccess(authorizer, view)
         self.partitions = LedPartitions(environment)
-        quotas = quotas or Unlimited()
-        signals = QuotaSignals(self.telemetry.registry, clock)
         sessions = CountedQuota(QuotaName.SHARE_SESSIONS, quotas, signals)
         self.session_cache = ShareSessionCache(environment, self.partitions, sessions)
         self._streams = OpenStreams()
         self.unsent = UnsentBudget(settings.max_unsent_bytes, settings.max_principal_unsent_bytes)
-        self.pacing = LeaderPacing(quotas, clock, self._alarms, signals, settings)
         self._gauges = LeaderGauges(environment, self.partitions)
         self._self_check = InvariantMonitor(environment, self.partitions)
         self._transaction_timeouts = TransactionTimeouts(environment, self.partitions)
         self._leadership = PartitionLeadership(
-            environment, self.partitions, record_logs, self._streams
+            environment,
+            self.partitions,
+            record_logs,
+            self._streams,
+            self.session_cache.sessions,
         )
         self._topic_settings = TopicSettings(environment, self.partitions)
         self._share_version = view.share_version()
@@ -141,6 +147,8 @@ class ShareLeaderService:
         listener.offer(methods.PRODUCE, produce)
         producer_ids = InitProducerId(self._producer_ids, self._access, environment.clock)
         listener.offer(methods.INIT_PRODUCER_ID, producer_ids)
+        fetch = Fetch(environment, partitions, self._access, self.pacing)
+        listener.offer(methods.FETCH, fetch)
         listener.offer(methods.LIST_OFFSETS, offsets.list_offsets)
         listener.offer(methods.DELETE_RECORDS, offsets.delete_records)
         listener.offer(
@@ -169,6 +177,10 @@ class ShareLeaderService:
     async def delete_partition(self, partition: TopicPartition) -> None:
         """The topic is gone: stop and free its directories. Repeating it is fine."""
         await self._leadership.delete(partition)
+
+    async def until_told(self) -> None:
+        """Return once members know what was handed over: before that no stream may end (HND-9)."""
+        await self._leadership.until_told()
 
     def on_ended(self, callback: Callable[[TopicPartition], None]) -> None:
         """Register what is called when a partition's epoch ended by itself."""

@@ -22,6 +22,9 @@ class LeaderSettings:
     max_waiting_fetches: int = 10_000
     """Long polls that may wait at the same time; more are answered empty at once."""
 
+    max_waiting_partitions: int = 500_000
+    """Partitions that the long polls of Fetch may name together: each takes about 600 bytes."""
+
     max_fetch_wait_ms: int = 30_000
     """Upper bound of ``max_wait_ms`` of a fetch."""
 
@@ -127,6 +130,9 @@ class LeaderSettings:
 
     retention_check_interval_ms: int = 300_000
     """``log.retention.check.interval.ms``."""
+
+    hand_over_ms: int = 1_000
+    """How long a drain takes to hand locks over; then those that are left lapse (HND-5)."""
 
     drain_write_ms: int = 5_000
     """How long a drain waits for writes that are under way."""

@@ -42,6 +42,7 @@ RPC_SYSTEM = "rpc.system.name"
 RPC_METHOD = "rpc.method"
 RPC_STATUS = "rpc.response.status_code"
 RPC_PACKAGE = "sharemesh.v1"
+KAFKA_API_VERSION = "share.kafka.api.version"
 PLACEMENT_CHANGES = "share.placement.changes"
 MOVES = "share.placement.moves"
 COORDINATOR_KIND = "share.coordinator.kind"
@@ -332,6 +333,13 @@ KAFKA_LISTENER_CLOSED = _counter(
     "{connection}",
     "connections of Kafka's clients that were closed here, by reason (KLS-4 to KLS-7)",
     "reason",
+)
+KAFKA_LISTENER_LOGINS = _counter(
+    "share.kafka.listener.logins",
+    "{login}",
+    "logins of Kafka's clients, by mechanism and outcome: done or refused (KLS-23)",
+    "mechanism",
+    "outcome",
 )
 STORAGE_PROBLEMS = _gauge(
     "share.kafka.storage.problems",

@@ -1,1 +1,1 @@
-"""Quotas kept: who waits for a rate, who is refused, and what is said about it (spec QUO)."""
+"""Quotas and turns kept: who waits, who is refused, what is said about it (spec QUO, BND-28)."""

@@ -25,8 +25,10 @@ class PacedRate:
         self._quotas = quotas
         self._clock = clock
         self._alarms = alarms
-        self._accounts = RateAccounts()
-        self._limits: dict[str, float | None] = {}  # as told; forgotten when quotas change
+        self._accounts = RateAccounts(forgotten=lambda entity: self._known.pop(entity, None))
+        # As told and as found; forgotten when quotas change.
+        self._limits: dict[str, float | None] = {}
+        self._known: dict[str, RateAccount | None] = {}
         self._waiting: dict[str, dict[Callable[[], None], None]] = {}
         self._due: dict[str, TimerHandle] = {}
 
@@ -45,8 +47,21 @@ class PacedRate:
 
     def account(self, entity: str) -> RateAccount | None:
         """Return the account of a principal or group; None: nothing binds it."""
-        limit = self.limit(entity)
-        return None if limit is None else self._accounts.of(entity, limit, self._clock.now_ms())
+        try:
+            return self._known[entity]
+        except KeyError:
+            return self._found(entity)
+
+    def _found(self, entity: str) -> RateAccount | None:
+        limit, account = self.limit(entity), None
+        if limit is not None:
+            account = self._accounts.of(entity, limit, self._clock.now_ms())
+            if entity not in self._accounts:
+                return account  # others have it too, until there is room for one of its own
+        if len(self._known) >= ACCOUNTS_MAX:
+            self._known.clear()
+        self._known[entity] = account
+        return account
 
     def is_free(self, entity: str) -> bool:
         """Return whether this one may take now, and nobody waits for that."""
@@ -62,18 +77,23 @@ class PacedRate:
         account = self.account(entity)
         if account is None:
             return 0
-        return min(account.debt_ms(self._clock.now_ms()), THROTTLE_MAX_MS)
+        debt_ms = account.debt_ms(self._clock.now_ms())
+        return debt_ms if debt_ms < THROTTLE_MAX_MS else THROTTLE_MAX_MS
 
     def in_words(self, entity: str) -> str:
         """Return the quota for whose debt this one waits; empty: none."""
         limit = self.limit(entity)
         return in_words(self.name, entity, limit) if limit and self.throttle_ms(entity) else ""
 
-    def taken(self, entity: str, account: RateAccount, reserved: int, amount: float) -> None:
-        """Take what came of a reservation; the next who waits may go on."""
-        account.end(reserved, amount, self._clock.now_ms())
-        if entity in self._waiting:
+    def taken(self, entity: str, account: RateAccount, reserved: int, amount: float) -> bool:
+        """Take what came of a reservation, and return whether it made a debt.
+
+        The next who waits may go on.
+        """
+        owes = account.end(reserved, amount, self._clock.now_ms())
+        if self._waiting and entity in self._waiting:
             self._plan(entity)
+        return owes
 
     def when_open(self, entity: str, call: Callable[[], None]) -> None:
         """Call once, in turn, when this one may take; the callee must ask again."""
@@ -93,6 +113,7 @@ class PacedRate:
     def changed(self) -> None:
         """Quotas have changed: debts are paid by the new ones, and those who wait plan anew."""
         self._limits.clear()
+        self._known.clear()
         self._accounts.change(self.limit, self._clock.now_ms())
         for entity in tuple(self._waiting):
             self._plan(entity)

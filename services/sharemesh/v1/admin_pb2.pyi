@@ -57,6 +57,12 @@ class AclPermission(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ACL_PERMISSION_DENY: _ClassVar[AclPermission]
     ACL_PERMISSION_ALLOW: _ClassVar[AclPermission]
 
+class ScramMechanism(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SCRAM_MECHANISM_UNSPECIFIED: _ClassVar[ScramMechanism]
+    SCRAM_MECHANISM_SHA_256: _ClassVar[ScramMechanism]
+    SCRAM_MECHANISM_SHA_512: _ClassVar[ScramMechanism]
+
 class QuotaMatch(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     QUOTA_MATCH_EXACT: _ClassVar[QuotaMatch]
@@ -93,6 +99,9 @@ ACL_PERMISSION_UNSPECIFIED: AclPermission
 ACL_PERMISSION_ANY: AclPermission
 ACL_PERMISSION_DENY: AclPermission
 ACL_PERMISSION_ALLOW: AclPermission
+SCRAM_MECHANISM_UNSPECIFIED: ScramMechanism
+SCRAM_MECHANISM_SHA_256: ScramMechanism
+SCRAM_MECHANISM_SHA_512: ScramMechanism
 QUOTA_MATCH_EXACT: QuotaMatch
 QUOTA_MATCH_DEFAULT: QuotaMatch
 QUOTA_MATCH_ANY: QuotaMatch
@@ -626,6 +635,92 @@ class DescribeAclsResponse(_message.Message):
     rules: _containers.RepeatedCompositeFieldContainer[AclRule]
     throttle_time_ms: int
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., rules: _Optional[_Iterable[_Union[AclRule, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
+
+class ScramCredential(_message.Message):
+    __slots__ = ("mechanism", "iterations", "salt", "stored_key", "server_key")
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    SALT_FIELD_NUMBER: _ClassVar[int]
+    STORED_KEY_FIELD_NUMBER: _ClassVar[int]
+    SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    mechanism: ScramMechanism
+    iterations: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    def __init__(self, mechanism: _Optional[_Union[ScramMechanism, str]] = ..., iterations: _Optional[int] = ..., salt: _Optional[bytes] = ..., stored_key: _Optional[bytes] = ..., server_key: _Optional[bytes] = ...) -> None: ...
+
+class UserAlteration(_message.Message):
+    __slots__ = ("name", "upsertions", "deletions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UPSERTIONS_FIELD_NUMBER: _ClassVar[int]
+    DELETIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    upsertions: _containers.RepeatedCompositeFieldContainer[ScramCredential]
+    deletions: _containers.RepeatedScalarFieldContainer[ScramMechanism]
+    def __init__(self, name: _Optional[str] = ..., upsertions: _Optional[_Iterable[_Union[ScramCredential, _Mapping]]] = ..., deletions: _Optional[_Iterable[_Union[ScramMechanism, str]]] = ...) -> None: ...
+
+class AlterUserScramCredentialsRequest(_message.Message):
+    __slots__ = ("alterations",)
+    ALTERATIONS_FIELD_NUMBER: _ClassVar[int]
+    alterations: _containers.RepeatedCompositeFieldContainer[UserAlteration]
+    def __init__(self, alterations: _Optional[_Iterable[_Union[UserAlteration, _Mapping]]] = ...) -> None: ...
+
+class AlteredUser(_message.Message):
+    __slots__ = ("error_code", "error_message", "name")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    name: str
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class AlterUserScramCredentialsResponse(_message.Message):
+    __slots__ = ("results", "throttle_time_ms")
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[AlteredUser]
+    throttle_time_ms: int
+    def __init__(self, results: _Optional[_Iterable[_Union[AlteredUser, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
+
+class DescribeUserScramCredentialsRequest(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ScramCredentialInfo(_message.Message):
+    __slots__ = ("mechanism", "iterations")
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    mechanism: ScramMechanism
+    iterations: int
+    def __init__(self, mechanism: _Optional[_Union[ScramMechanism, str]] = ..., iterations: _Optional[int] = ...) -> None: ...
+
+class DescribedUser(_message.Message):
+    __slots__ = ("error_code", "error_message", "name", "credential_infos")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIAL_INFOS_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    name: str
+    credential_infos: _containers.RepeatedCompositeFieldContainer[ScramCredentialInfo]
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., name: _Optional[str] = ..., credential_infos: _Optional[_Iterable[_Union[ScramCredentialInfo, _Mapping]]] = ...) -> None: ...
+
+class DescribeUserScramCredentialsResponse(_message.Message):
+    __slots__ = ("error_code", "error_message", "results", "throttle_time_ms")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    results: _containers.RepeatedCompositeFieldContainer[DescribedUser]
+    throttle_time_ms: int
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., results: _Optional[_Iterable[_Union[DescribedUser, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class QuotaEntity(_message.Message):
     __slots__ = ("entity_type", "entity_name")

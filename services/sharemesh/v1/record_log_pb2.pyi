@@ -83,15 +83,91 @@ class InitProducerIdResponse(_message.Message):
     throttle_time_ms: int
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
+class FetchPartition(_message.Message):
+    __slots__ = ("topic_id", "partition", "fetch_offset", "max_bytes", "current_leader_epoch", "topic_name")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FETCH_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    topic_name: str
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., current_leader_epoch: _Optional[int] = ..., topic_name: _Optional[str] = ...) -> None: ...
+
+class FetchRequest(_message.Message):
+    __slots__ = ("partitions", "max_wait_ms", "min_bytes", "max_bytes", "read_committed")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    READ_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[FetchPartition]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+    def __init__(self, partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., read_committed: _Optional[bool] = ...) -> None: ...
+
+class FetchedAbort(_message.Message):
+    __slots__ = ("producer_id", "first_offset")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    first_offset: int
+    def __init__(self, producer_id: _Optional[int] = ..., first_offset: _Optional[int] = ...) -> None: ...
+
+class FetchPartitionResult(_message.Message):
+    __slots__ = ("topic_id", "partition", "error_code", "error_message", "high_watermark", "last_stable_offset", "log_start_offset", "aborted_transactions", "records", "current_leader", "leader_epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LAST_STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    error_code: int
+    error_message: str
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: _containers.RepeatedCompositeFieldContainer[FetchedAbort]
+    records: bytes
+    current_leader: _common_pb2.CurrentLeader
+    leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., aborted_transactions: _Optional[_Iterable[_Union[FetchedAbort, _Mapping]]] = ..., records: _Optional[bytes] = ..., current_leader: _Optional[_Union[_common_pb2.CurrentLeader, _Mapping]] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class FetchResponse(_message.Message):
+    __slots__ = ("partitions", "node_endpoints", "throttle_time_ms")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[FetchPartitionResult]
+    node_endpoints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Node]
+    throttle_time_ms: int
+    def __init__(self, partitions: _Optional[_Iterable[_Union[FetchPartitionResult, _Mapping]]] = ..., node_endpoints: _Optional[_Iterable[_Union[_common_pb2.Node, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
+
 class ListOffsetsPartition(_message.Message):
-    __slots__ = ("topic_id", "partition", "timestamp")
+    __slots__ = ("topic_id", "partition", "timestamp", "topic_name")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     timestamp: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., timestamp: _Optional[int] = ...) -> None: ...
+    topic_name: str
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., timestamp: _Optional[int] = ..., topic_name: _Optional[str] = ...) -> None: ...
 
 class ListOffsetsRequest(_message.Message):
     __slots__ = ("partitions",)
@@ -126,14 +202,16 @@ class ListOffsetsResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[ListOffsetsResult, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class DeleteRecordsPartition(_message.Message):
-    __slots__ = ("topic_id", "partition", "offset")
+    __slots__ = ("topic_id", "partition", "offset", "topic_name")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     offset: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+    topic_name: str
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., topic_name: _Optional[str] = ...) -> None: ...
 
 class DeleteRecordsRequest(_message.Message):
     __slots__ = ("partitions",)

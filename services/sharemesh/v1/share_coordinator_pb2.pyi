@@ -8,16 +8,46 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PartitionStateError(_message.Message):
-    __slots__ = ("partition", "error_code", "error_message", "known_state_epoch")
+    __slots__ = ("partition", "error_code", "error_message", "known_state_epoch", "keeps_hand_over")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     KNOWN_STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_HAND_OVER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     error_code: int
     error_message: str
     known_state_epoch: int
-    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., known_state_epoch: _Optional[int] = ...) -> None: ...
+    keeps_hand_over: bool
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., known_state_epoch: _Optional[int] = ..., keeps_hand_over: _Optional[bool] = ...) -> None: ...
+
+class HandedOverLock(_message.Message):
+    __slots__ = ("member_id", "first_offset", "last_offset", "delivery_count", "remaining_ms", "leader_epoch", "acquired_at_ms", "hand_backs_left", "principal")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ACQUIRED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    HAND_BACKS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    remaining_ms: int
+    leader_epoch: int
+    acquired_at_ms: int
+    hand_backs_left: int
+    principal: str
+    def __init__(self, member_id: _Optional[str] = ..., first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., delivery_count: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ..., hand_backs_left: _Optional[int] = ..., principal: _Optional[str] = ...) -> None: ...
+
+class HandOver(_message.Message):
+    __slots__ = ("locks",)
+    LOCKS_FIELD_NUMBER: _ClassVar[int]
+    locks: _containers.RepeatedCompositeFieldContainer[HandedOverLock]
+    def __init__(self, locks: _Optional[_Iterable[_Union[HandedOverLock, _Mapping]]] = ...) -> None: ...
 
 class TopicStateErrors(_message.Message):
     __slots__ = ("topic_id", "partitions")
@@ -88,7 +118,7 @@ class ReadShareGroupStateRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ReadTopicState, _Mapping]]] = ...) -> None: ...
 
 class ReadPartitionStateResult(_message.Message):
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches", "known_leader_epoch", "packed_batches", "next_offset")
+    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches", "known_leader_epoch", "packed_batches", "next_offset", "handed_over")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +128,7 @@ class ReadPartitionStateResult(_message.Message):
     KNOWN_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PACKED_BATCHES_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HANDED_OVER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     error_code: int
     error_message: str
@@ -107,7 +138,8 @@ class ReadPartitionStateResult(_message.Message):
     known_leader_epoch: int
     packed_batches: _common_pb2.PackedStateBatches
     next_offset: int
-    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., known_leader_epoch: _Optional[int] = ..., packed_batches: _Optional[_Union[_common_pb2.PackedStateBatches, _Mapping]] = ..., next_offset: _Optional[int] = ...) -> None: ...
+    handed_over: _containers.RepeatedCompositeFieldContainer[HandedOverLock]
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., known_leader_epoch: _Optional[int] = ..., packed_batches: _Optional[_Union[_common_pb2.PackedStateBatches, _Mapping]] = ..., next_offset: _Optional[int] = ..., handed_over: _Optional[_Iterable[_Union[HandedOverLock, _Mapping]]] = ...) -> None: ...
 
 class ReadTopicStateResult(_message.Message):
     __slots__ = ("topic_id", "partitions")
@@ -124,7 +156,7 @@ class ReadShareGroupStateResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[ReadTopicStateResult, _Mapping]]] = ...) -> None: ...
 
 class WritePartitionState(_message.Message):
-    __slots__ = ("partition", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches", "cause", "member_id", "trace_id", "span_id")
+    __slots__ = ("partition", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches", "cause", "member_id", "trace_id", "span_id", "hand_over")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +167,7 @@ class WritePartitionState(_message.Message):
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     SPAN_ID_FIELD_NUMBER: _ClassVar[int]
+    HAND_OVER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     state_epoch: int
     leader_epoch: int
@@ -145,7 +178,8 @@ class WritePartitionState(_message.Message):
     member_id: str
     trace_id: bytes
     span_id: bytes
-    def __init__(self, partition: _Optional[int] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., cause: _Optional[int] = ..., member_id: _Optional[str] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ...) -> None: ...
+    hand_over: HandOver
+    def __init__(self, partition: _Optional[int] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., cause: _Optional[int] = ..., member_id: _Optional[str] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ...) -> None: ...
 
 class WriteTopicState(_message.Message):
     __slots__ = ("topic_id", "partitions")

@@ -206,7 +206,7 @@ class ShareAcknowledgeResponse(_message.Message):
     def __init__(self, throttle_time_ms: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., acquisition_lock_timeout_ms: _Optional[int] = ..., responses: _Optional[_Iterable[_Union[ShareAcknowledgeTopic, _Mapping]]] = ..., node_endpoints: _Optional[_Iterable[_Union[_common_pb2.Node, _Mapping]]] = ...) -> None: ...
 
 class ConsumeStart(_message.Message):
-    __slots__ = ("group_id", "member_id", "share_acquire_mode", "batch_size", "max_records", "min_bytes", "max_wait_ms", "record_format")
+    __slots__ = ("group_id", "member_id", "share_acquire_mode", "batch_size", "max_records", "min_bytes", "max_wait_ms", "record_format", "follows_hand_over")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     SHARE_ACQUIRE_MODE_FIELD_NUMBER: _ClassVar[int]
@@ -215,6 +215,7 @@ class ConsumeStart(_message.Message):
     MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     RECORD_FORMAT_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_HAND_OVER_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     member_id: str
     share_acquire_mode: int
@@ -223,7 +224,8 @@ class ConsumeStart(_message.Message):
     min_bytes: int
     max_wait_ms: int
     record_format: RecordFormat
-    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., share_acquire_mode: _Optional[int] = ..., batch_size: _Optional[int] = ..., max_records: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., record_format: _Optional[_Union[RecordFormat, str]] = ...) -> None: ...
+    follows_hand_over: bool
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., share_acquire_mode: _Optional[int] = ..., batch_size: _Optional[int] = ..., max_records: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., record_format: _Optional[_Union[RecordFormat, str]] = ..., follows_hand_over: _Optional[bool] = ...) -> None: ...
 
 class ConsumeAcknowledge(_message.Message):
     __slots__ = ("acknowledge_id", "is_renew_ack", "topics")
@@ -236,7 +238,7 @@ class ConsumeAcknowledge(_message.Message):
     def __init__(self, acknowledge_id: _Optional[int] = ..., is_renew_ack: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[AcknowledgeTopic, _Mapping]]] = ...) -> None: ...
 
 class ConsumeRequest(_message.Message):
-    __slots__ = ("start", "add", "forget", "credit_records", "credit_bytes", "acknowledgements", "close", "share_acquire_mode")
+    __slots__ = ("start", "add", "forget", "credit_records", "credit_bytes", "acknowledgements", "close", "share_acquire_mode", "echo_id")
     START_FIELD_NUMBER: _ClassVar[int]
     ADD_FIELD_NUMBER: _ClassVar[int]
     FORGET_FIELD_NUMBER: _ClassVar[int]
@@ -245,6 +247,7 @@ class ConsumeRequest(_message.Message):
     ACKNOWLEDGEMENTS_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     SHARE_ACQUIRE_MODE_FIELD_NUMBER: _ClassVar[int]
+    ECHO_ID_FIELD_NUMBER: _ClassVar[int]
     start: ConsumeStart
     add: _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]
     forget: _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]
@@ -253,7 +256,8 @@ class ConsumeRequest(_message.Message):
     acknowledgements: _containers.RepeatedCompositeFieldContainer[ConsumeAcknowledge]
     close: bool
     share_acquire_mode: int
-    def __init__(self, start: _Optional[_Union[ConsumeStart, _Mapping]] = ..., add: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., forget: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., credit_records: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., acknowledgements: _Optional[_Iterable[_Union[ConsumeAcknowledge, _Mapping]]] = ..., close: _Optional[bool] = ..., share_acquire_mode: _Optional[int] = ...) -> None: ...
+    echo_id: int
+    def __init__(self, start: _Optional[_Union[ConsumeStart, _Mapping]] = ..., add: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., forget: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., credit_records: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., acknowledgements: _Optional[_Iterable[_Union[ConsumeAcknowledge, _Mapping]]] = ..., close: _Optional[bool] = ..., share_acquire_mode: _Optional[int] = ..., echo_id: _Optional[int] = ...) -> None: ...
 
 class ConsumeAcknowledged(_message.Message):
     __slots__ = ("acknowledge_id", "topics")
@@ -264,7 +268,7 @@ class ConsumeAcknowledged(_message.Message):
     def __init__(self, acknowledge_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[ShareAcknowledgeTopic, _Mapping]]] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "acknowledged", "draining", "node_endpoints", "next_leaders", "throttle_time_ms")
+    __slots__ = ("error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "acknowledged", "draining", "node_endpoints", "next_leaders", "throttle_time_ms", "handed_over", "echo_id")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ACQUISITION_LOCK_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -274,6 +278,8 @@ class ConsumeResponse(_message.Message):
     NODE_ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     NEXT_LEADERS_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    HANDED_OVER_FIELD_NUMBER: _ClassVar[int]
+    ECHO_ID_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
     acquisition_lock_timeout_ms: int
@@ -283,7 +289,19 @@ class ConsumeResponse(_message.Message):
     node_endpoints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Node]
     next_leaders: _containers.RepeatedCompositeFieldContainer[NextLeader]
     throttle_time_ms: int
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., acquisition_lock_timeout_ms: _Optional[int] = ..., responses: _Optional[_Iterable[_Union[ShareFetchTopic, _Mapping]]] = ..., acknowledged: _Optional[_Iterable[_Union[ConsumeAcknowledged, _Mapping]]] = ..., draining: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., node_endpoints: _Optional[_Iterable[_Union[_common_pb2.Node, _Mapping]]] = ..., next_leaders: _Optional[_Iterable[_Union[NextLeader, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
+    handed_over: _containers.RepeatedCompositeFieldContainer[HandedOverPartition]
+    echo_id: int
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., acquisition_lock_timeout_ms: _Optional[int] = ..., responses: _Optional[_Iterable[_Union[ShareFetchTopic, _Mapping]]] = ..., acknowledged: _Optional[_Iterable[_Union[ConsumeAcknowledged, _Mapping]]] = ..., draining: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., node_endpoints: _Optional[_Iterable[_Union[_common_pb2.Node, _Mapping]]] = ..., next_leaders: _Optional[_Iterable[_Union[NextLeader, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ..., handed_over: _Optional[_Iterable[_Union[HandedOverPartition, _Mapping]]] = ..., echo_id: _Optional[int] = ...) -> None: ...
+
+class HandedOverPartition(_message.Message):
+    __slots__ = ("topic_id", "partition", "leader_epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class NextLeader(_message.Message):
     __slots__ = ("topic_id", "partition", "node_id")

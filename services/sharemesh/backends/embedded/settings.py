@@ -17,7 +17,8 @@ class LogSettings:
         index_interval_bytes: Bytes of log for each entry of the in-memory index.
         record_reserve_bytes: Record logs refuse to grow when less than this is free.
         shard_reserve_bytes: Shard logs refuse to grow when less than this is free.
-        recent_bytes_max: Committed batches of all record logs that stay in memory for readers.
+        recent_bytes_max: Committed batches of all record logs that stay in memory for readers, for
+            half a minute.
         verify_open_bytes: The newest bytes of a record log whose checksums are checked before it
             opens; the rest is checked in the background.
         snapshot_every_bytes: A record log that is closed writes a snapshot if a start would

@@ -238,15 +238,18 @@ class Transaction:
         """Return the revision at which our values stand, or None if they do not all stand.
 
         All puts of one transaction share one revision, and leased ones carry their lease: both
-        together tell our write from an equal one of somebody else.
+        together tell our write from an equal one of somebody else. The keys are read one by one at
+        the revision of the first read: etcd before 3.5.5 ends itself when the deadline of a
+        transaction that only reads passes while it is at work, as it does where writes are late.
         """
-        answer = await self._connection.call(
-            lambda endpoint: endpoint.kv.Txn,
-            rpc.TxnRequest(success=[_read(operation) for operation in self._operations]),
-        )
+        read_at = 0
         revisions: set[int] = set()
-        for operation, read in zip(self._operations, answer.responses, strict=True):
-            stored = read.response_range.kvs
+        for operation in self._operations:
+            answer = await self._connection.call(
+                lambda endpoint: endpoint.kv.Range, _read(operation, read_at)
+            )
+            read_at = read_at or int(answer.header.revision)
+            stored = answer.kvs
             if isinstance(operation, Delete):
                 if stored:
                     return None
@@ -260,7 +263,7 @@ class Transaction:
             revisions.add(stored[0].mod_revision)
         if len(revisions) > 1:
             return None
-        return revisions.pop() if revisions else int(answer.header.revision)
+        return revisions.pop() if revisions else read_at
 
     def _lease_of(self, put: Put) -> int:
         return self._lease_id if put.leased else put.lease_id
@@ -294,12 +297,11 @@ def _compare(guard: Guard) -> EtcdMessage:
     )
 
 
-def _read(operation: Put | Delete) -> EtcdMessage:
+def _read(operation: Put | Delete, revision: int) -> EtcdMessage:
     prefix = isinstance(operation, Delete) and operation.prefix
-    return rpc.RequestOp(
-        request_range=rpc.RangeRequest(
-            key=operation.key.encode(),
-            range_end=range_end(operation.key) if prefix else b"",
-            limit=1,
-        )
+    return rpc.RangeRequest(
+        key=operation.key.encode(),
+        range_end=range_end(operation.key) if prefix else b"",
+        limit=1,
+        revision=revision,
     )

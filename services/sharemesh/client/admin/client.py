@@ -6,6 +6,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sharemesh.client.admin.cluster import ClusterAdministration, TopicAdministration
 from sharemesh.client.admin.groups import GroupAdministration
+from sharemesh.client.admin.users import UserAdministration
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.environment import ClientEnvironment
 
@@ -19,7 +20,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAdminClient(TopicAdministration, GroupAdministration, ClusterAdministration):
+class AsyncAdminClient(
+    TopicAdministration, GroupAdministration, ClusterAdministration, UserAdministration
+):
     """Administers a cluster.
 
     Calls about several things return a result or an error for each of them; calls about one thing
@@ -110,3 +113,5 @@ class AdminClient:
     describe_acls = _blocking(AsyncAdminClient.describe_acls)
     alter_client_quotas = _blocking(AsyncAdminClient.alter_client_quotas)
     describe_client_quotas = _blocking(AsyncAdminClient.describe_client_quotas)
+    alter_user_scram_credentials = _blocking(AsyncAdminClient.alter_user_scram_credentials)
+    describe_user_scram_credentials = _blocking(AsyncAdminClient.describe_user_scram_credentials)

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from sharemesh.client.consumer.deliveries import (
     PartitionAcknowledgements,
+    UniformTypes,
     encode_types,
     encode_unseen,
+    span_of,
 )
 from sharemesh.v1.share_leader_pb2 import AcknowledgementBatch
 
@@ -37,7 +39,7 @@ def _follows(before: PartitionAcknowledgements, each: PartitionAcknowledgements)
         and before.ticket == each.ticket
         and before.uncounted is None
         and each.uncounted is None
-        and max(before.types) < min(each.types)
+        and span_of(before.types)[1] < span_of(each.types)[0]
     )
 
 
@@ -48,6 +50,21 @@ def encode_together(together: Sequence[PartitionAcknowledgements]) -> list[Ackno
         return encode_unseen(first.uncounted)
     if len(together) == 1:
         return encode_types(first.types, first.terms)
+    all_alike = _one_type(together)
+    if all_alike is not None:
+        return encode_types(all_alike)
     terms = {offset: own for each in together for offset, own in (each.terms or {}).items()}
     types = {offset: kind for each in together for offset, kind in each.types.items()}
     return encode_types(types, terms)
+
+
+def _one_type(together: Sequence[PartitionAcknowledgements]) -> UniformTypes | None:
+    """Return what all of them say, if that is one type without terms."""
+    kinds = set()
+    runs: list[range] = []
+    for each in together:
+        if not isinstance(each.types, UniformTypes) or each.terms:
+            return None
+        kinds.add(each.types.kind)
+        runs.extend(each.types.runs)
+    return UniformTypes(kinds.pop(), runs) if len(kinds) == 1 else None

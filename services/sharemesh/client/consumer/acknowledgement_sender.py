@@ -10,8 +10,14 @@ from sharemesh.client.consumer.deliveries import (
     Delivery,
     PartitionAcknowledgements,
     Route,
+    span_of,
 )
-from sharemesh.client.errors import InvalidRecordStateError, ServiceError
+from sharemesh.client.errors import (
+    InvalidRecordStateError,
+    NetworkError,
+    NotLeaderOrFollowerError,
+    ServiceError,
+)
 from sharemesh.domain.errors import ErrorCode, coordinator_moved
 from sharemesh.ports.clock import Clock
 from sharemesh.tasks import cancel_and_wait
@@ -28,7 +34,8 @@ _LEADER_STAYS = frozenset(
 )
 """Errors after which the same leader may accept a retry; another leader does not know the lock.
 
-Errors of the share coordinator are retried too: the leader finds it again.
+Errors of the share coordinator are retried too: the leader finds it again. A leader that locks were
+handed over to knows them, and may not lead yet (HND-11).
 """
 
 
@@ -117,12 +124,17 @@ class AcknowledgementSender:
             route.acknowledge(group, may_wait=may_wait)
 
     def _may_pass(self, outcome: AcknowledgementResult) -> bool:
-        left_ms = outcome.acknowledgements.deadline_ms - self._clock.now_ms()
-        return (
-            left_ms > ACKNOWLEDGE_RETRY_MS
-            and isinstance(outcome.error, ServiceError)
-            and (coordinator_moved(outcome.error.code) or outcome.error.code in _LEADER_STAYS)
-        )
+        asked, error = outcome.acknowledgements, outcome.error
+        until_ms = asked.deadline_ms
+        follows = isinstance(error, NotLeaderOrFollowerError | NetworkError)
+        if not follows and not (
+            isinstance(error, ServiceError)
+            and (coordinator_moved(error.code) or error.code in _LEADER_STAYS)
+        ):
+            return False
+        follows_ms = asked.route.follows_until_ms(asked.source, asked.leader_epoch)
+        until_ms = follows_ms if follows else max(follows_ms, until_ms)
+        return until_ms - self._clock.now_ms() > ACKNOWLEDGE_RETRY_MS
 
     async def _send_again(self, refused: "_Refused") -> None:
         await self._clock.sleep_ms(ACKNOWLEDGE_RETRY_MS)
@@ -148,7 +160,7 @@ def _without(
     """
     if not asked.types:
         return asked
-    first, last = min(asked.types), max(asked.types)
+    first, last = span_of(asked.types)
     again = [
         held
         for held in anew
@@ -166,4 +178,7 @@ def _without(
     error = InvalidRecordStateError(REDELIVERED, about=str(asked.source))
     lost.append(AcknowledgementResult(replace(asked, types=gone), error, 0))
     kept = {offset: kind for offset, kind in asked.types.items() if offset not in gone}
-    return replace(asked, types=kept)
+    counts = asked.uncounted
+    if counts is not None:  # else its leader refuses all for those that are lost (HBK-7)
+        counts = {offset: counts[offset] for offset in kept}
+    return replace(asked, types=kept, uncounted=counts)

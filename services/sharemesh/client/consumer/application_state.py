@@ -7,17 +7,21 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from sharemesh.client.consumer.column_reader import ColumnReader
 from sharemesh.client.consumer.deliveries import (
     AcknowledgementResult,
+    AcquiredIn,
     Delivery,
     PartitionAcknowledgements,
     ReleaseTerms,
     Route,
+    UniformTypes,
+    runs_of,
 )
 from sharemesh.client.consumer.delivery_reader import DeliveryReader
+from sharemesh.client.consumer.records_in_hand import RecordsInHand
 from sharemesh.client.errors import (
     CorruptRecordError,
     IllegalArgumentError,
@@ -40,20 +44,6 @@ NOT_HELD = "The record cannot be acknowledged."
 
 _log = logging.getLogger(__name__)
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-@dataclass(slots=True)
-class _Held:
-    """Records of one partition and session that the application holds; None: undecided."""
-
-    source: TopicIdPartition
-    route: Route
-    leader_epoch: int
-    types: dict[int, AcknowledgeType | None]
-    records: dict[int, ConsumerRecord] = field(default_factory=dict)
-    failed: set[int] = field(default_factory=set)
-    columns: RecordColumns | None = None
-    terms: dict[int, ReleaseTerms] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -86,7 +76,7 @@ class ConsumerState:
         self._key = key_deserializer
         self._value = value_deserializer
         self._check_crcs = check_crcs
-        self._held: list[_Held] = []
+        self._held: list[RecordsInHand] = []
         self._gaps: list[PartitionAcknowledgements] = []
         self._readers: deque[DeliveryReader] = deque()
         self._outcomes: deque[AcknowledgementResult] = deque()
@@ -142,7 +132,7 @@ class ConsumerState:
                 subscription.
             InvalidTopicError: A subscribed name is not allowed.
         """
-        if self._explicit and any(None in held.types.values() for held in self._held):
+        if self._explicit and any(held.is_undecided for held in self._held):
             raise IllegalStateError(UNACKNOWLEDGED)
         if not self.subscription:
             raise IllegalStateError("the consumer is not subscribed to any topic")
@@ -194,7 +184,10 @@ class ConsumerState:
         held = next((each for each in self._held if each.columns is columns), None)
         if held is None:
             raise IllegalStateError(NOT_HELD)
-        chosen = held.types.keys() if offsets is None else dict.fromkeys(offsets).keys()
+        if offsets is None and not held.is_empty:
+            held.decide(kind)
+            return
+        chosen = dict.fromkeys(offsets or ()).keys()
         if not chosen <= held.types.keys():
             raise IllegalStateError(NOT_HELD)
         held.types.update(dict.fromkeys(chosen, kind))
@@ -230,8 +223,8 @@ class ConsumerState:
         if commit:
             self._last_ticket += 1
             ticket = self._last_ticket
-        sending: dict[tuple[TopicIdPartition, Route], PartitionAcknowledgements] = {}
-        left: list[_Held] = []
+        sending: dict[AcquiredIn, PartitionAcknowledgements] = {}
+        left: list[RecordsInHand] = []
         for held in self._held:
             types = self._decided(held, accept_all=accept_all)
             if types:
@@ -241,7 +234,7 @@ class ConsumerState:
                     new = replace(new, terms=held.terms)
                     held.terms = {}
                 self._merge(sending, new)
-            if held.types:
+            if not held.is_empty:
                 left.append(held)
         self._held = left
         for gap in self._gaps:
@@ -253,18 +246,26 @@ class ConsumerState:
 
     @staticmethod
     def _merge(
-        sending: dict[tuple[TopicIdPartition, Route], PartitionAcknowledgements],
-        new: PartitionAcknowledgements,
+        sending: dict[AcquiredIn, PartitionAcknowledgements], new: PartitionAcknowledgements
     ) -> None:
-        key = (new.source, new.route)
+        key = (new.source, new.route, new.leader_epoch)  # a partition may have come back (HND-11)
         old = sending.get(key)
         if old is not None:
-            terms = {**(old.terms or {}), **(new.terms or {})}
-            new = replace(new, types={**old.types, **new.types}, terms=terms or None)
+            both = None
+            if isinstance(old.types, UniformTypes) and not old.terms and not new.terms:
+                both = old.types.with_those_behind(new.types)
+            if both is not None:
+                new = replace(new, types=both)
+            else:
+                terms = {**(old.terms or {}), **(new.terms or {})}
+                new = replace(new, types={**old.types, **new.types}, terms=terms or None)
         sending[key] = new
 
-    def _decided(self, held: _Held, *, accept_all: bool) -> dict[int, AcknowledgeType]:
+    def _decided(self, held: RecordsInHand, *, accept_all: bool) -> Mapping[int, AcknowledgeType]:
         """Take the decided offsets out of ``held``; renewed ones wait for their result."""
+        whole = held.take_all(accept=accept_all)
+        if whole is not None:
+            return whole
         if accept_all and not held.failed:
             types = dict.fromkeys(held.types, AcknowledgeType.ACCEPT)
             held.types.clear()
@@ -450,8 +451,7 @@ class ConsumerState:
         return found, rest, failure
 
     def _hold_columns(self, delivery: Delivery, columns: RecordColumns) -> None:
-        types: dict[int, AcknowledgeType | None] = dict.fromkeys(columns.offsets)
-        self._held.append(_Held(*delivery.acquired_in, types, columns=columns))
+        self._held.append(RecordsInHand(*delivery.acquired_in, columns.runs, columns=columns))
         self.lock_timeout_ms = delivery.lock_timeout_ms
 
     def leftover(self) -> list[Delivery]:
@@ -460,8 +460,7 @@ class ConsumerState:
         return [rest for reader in readers if (rest := reader.rest()) is not None]
 
     def _hold(self, delivery: Delivery, records: Sequence[ConsumerRecord]) -> None:
-        types: dict[int, AcknowledgeType | None] = dict.fromkeys([each.offset for each in records])
-        held = _Held(*delivery.acquired_in, types)
+        held = RecordsInHand(*delivery.acquired_in, runs_of([each.offset for each in records]))
         if self._explicit:
             held.records = {each.offset: each for each in records}
         self._held.append(held)
@@ -473,15 +472,17 @@ class ConsumerState:
             if isinstance(failure, RecordDeserializationError)
             else AcknowledgeType.REJECT
         )
-        types: dict[int, AcknowledgeType | None] = dict.fromkeys(offsets, kind)
-        self._held.append(_Held(*delivery.acquired_in, types, failed=set(offsets)))
+        self._held.append(
+            RecordsInHand(*delivery.acquired_in, [offsets], kind, failed=set(offsets))
+        )
 
     def _hand_out_renewed(self) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []
         for renewal in self._renewed.values():
             record = renewal.record
             where = (record.topic_id_partition, renewal.route, record.leader_epoch)
-            self._held.append(_Held(*where, {record.offset: None}, {record.offset: record}))
+            run = range(record.offset, record.offset + 1)
+            self._held.append(RecordsInHand(*where, [run], records={record.offset: record}))
             self.lock_timeout_ms = renewal.lock_timeout_ms or self.lock_timeout_ms
             records.append(record)
         self._renewed.clear()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.background_loop import BackgroundLoop
-from sharemesh.client.config import ClientConfig, check_timeout_ms, consumer_config
+from sharemesh.client.config import INT32_MAX, ClientConfig, check_timeout_ms, consumer_config
 from sharemesh.client.consumer.application_state import CommitCallback, CommitResult, ConsumerState
 from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements
 from sharemesh.client.consumer.engine import ConsumerEngine
@@ -30,8 +30,15 @@ DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 AHEAD_MS = 20
 """Read-ahead in implicit mode: what the application processed in this time at its last poll."""
 
-AHEAD_POLLS_MAX = 4
-"""Upper bound of read-ahead from each leader, in multiples of max.poll.records."""
+AHEAD_POLLS_MAX = 8
+"""Upper bound of read-ahead from each leader, in multiples of what one poll returns at most. With
+four, leader and consumer of small records waited for each other (measured)."""
+
+AHEAD_BULKS_MAX = 4
+"""The same for ``poll_batches``, which returns as many as several polls."""
+
+BULK_POLLS = 8
+"""What poll_batches returns at most unless it is set, in multiples of max.poll.records."""
 
 
 async def drive(steps: Steps[T]) -> T:
@@ -78,6 +85,8 @@ class ConsumerCalls:
         self.member_id = environment.new_id()
         self.instance_id = environment.new_id()
         self._wanted = self.config.number("max.poll.records")
+        in_bulk = self.config.number("max.poll.batches.records")
+        self._wanted_in_bulk = in_bulk if in_bulk > 0 else min(BULK_POLLS * self._wanted, INT32_MAX)
         ahead = self.config.number("prefetch.records")
         explicit = self.config.text("share.acknowledgement.mode") == "explicit"
         self._ahead = 0 if explicit and ahead < 0 else ahead
@@ -145,7 +154,7 @@ class ConsumerCalls:
     def poll(self, timeout_ms: int) -> Steps[list[ConsumerRecord]]:
         """Return records as soon as there are some (spec CL-6..10, CL-24)."""
         deadline_ms = self._deadline_ms(timeout_ms)
-        ahead = self._records_ahead()
+        ahead = self._records_ahead(self._wanted, AHEAD_POLLS_MAX)
         engine: ConsumerEngine = self.engine or (yield self._start())
         engine.raise_errors()
         self.state.settle_outcomes()
@@ -181,7 +190,7 @@ class ConsumerCalls:
     def poll_batches(self, timeout_ms: int) -> Steps[list[RecordColumns]]:
         """Return records as columns, as soon as there are some (spec CL-31)."""
         deadline_ms = self._deadline_ms(timeout_ms)
-        ahead = self._records_ahead()
+        ahead = self._records_ahead(self._wanted_in_bulk, AHEAD_BULKS_MAX)
         engine: ConsumerEngine = self.engine or (yield self._start())
         engine.raise_errors()
         self.state.settle_outcomes()
@@ -192,7 +201,7 @@ class ConsumerCalls:
         while not found:
             left_ms = max(deadline_ms - self._clock.now_ms(), 0)
             deliveries: list[Delivery] = yield engine.fetch(
-                outgoing, wanted=self._wanted, ahead=ahead, timeout_ms=left_ms
+                outgoing, wanted=self._wanted_in_bulk, ahead=ahead, timeout_ms=left_ms
             )
             if not deliveries:
                 break
@@ -214,13 +223,13 @@ class ConsumerCalls:
         self._polls += 1
         return self._clock.now_ms() + timeout_ms
 
-    def _records_ahead(self) -> int:
+    def _records_ahead(self, wanted: int, calls_max: int) -> int:
         """Return how many records a leader may send ahead: more to a fast application."""
         if self._ahead >= 0:
             return self._ahead
         spent_ms = max(self._clock.now_ms() - self._handed_out_ms, 1)
         taken = self._handed_out * AHEAD_MS // spent_ms
-        return min(max(taken, self._wanted), AHEAD_POLLS_MAX * self._wanted)
+        return min(max(taken, wanted), calls_max * wanted)
 
     @staticmethod
     async def _polled(

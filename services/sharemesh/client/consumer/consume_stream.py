@@ -1,6 +1,7 @@
 """One share session with one leader: credits out, records in, acknowledgements answered."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from sharemesh.client.consumer.deliveries import (
     PartitionAcknowledgements,
     Payload,
 )
+from sharemesh.client.consumer.handed_over import FOLLOW_MS, HandedOver
 from sharemesh.client.errors import (
     InvalidRecordStateError,
     NetworkError,
@@ -23,10 +25,11 @@ from sharemesh.client.errors import (
     optional_error,
 )
 from sharemesh.client.records import AcquiredRange, RecordGrant, TopicIdPartition
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import CONSUME
 from sharemesh.ports.clock import Clock
-from sharemesh.ports.network import Caller, CallFailedError, Stream
-from sharemesh.tasks import cancel_and_wait
+from sharemesh.ports.network import Caller, CallFailedError, Failure, Stream
+from sharemesh.tasks import beside
 from sharemesh.v1.common_pb2 import CurrentLeader, Node, TopicPartitions
 from sharemesh.v1.share_leader_pb2 import (
     AcknowledgePartition,
@@ -38,6 +41,8 @@ from sharemesh.v1.share_leader_pb2 import (
     ShareFetchPartition,
 )
 
+_log = logging.getLogger(__name__)
+_REFUSED = ErrorCode.SHARE_SESSION_LIMIT_REACHED  # there was no session
 Wire = Stream[ConsumeRequest, ConsumeResponse]
 
 HOLD_MS = 10
@@ -58,6 +63,8 @@ class SessionEvents:
         nodes_known: Addresses of nodes came with an answer.
         draining: Partitions will move, each to the node named (may be empty); until then they
             are acknowledged here.
+        handed_over: Partitions have moved: what is held of them is acknowledged where they are led
+            now, once ``follow`` names a session there.
         throttled: A leader sends nothing for so many ms because of a quota; 0 with records: it
             goes on at once.
         ended: The session is over: see its ``error_code`` and ``failure``.
@@ -69,6 +76,7 @@ class SessionEvents:
     leader_known: Callable[[bytes, int, CurrentLeader], None]
     nodes_known: Callable[[Iterable[Node]], None]
     draining: Callable[["LeaderSession", Mapping[TopicIdPartition, str]], None]
+    handed_over: Callable[["LeaderSession", Sequence[TopicIdPartition]], None]
     throttled: Callable[[str, int], None]
     ended: Callable[["LeaderSession"], None]
 
@@ -78,10 +86,11 @@ class LeaderSession:
 
     Attributes:
         node_id: Id of the leader's node.
-        error_code: The leader's reason for ending the session; 0 while open or if it gave none.
+        error_code: The leader's reason for ending the session; 0 while open or without one.
         error_message: The leader's message on it.
         failure: The transport's reason, or None.
         credit_records: Records that the leader may still send; below 0 if it sent more.
+        has_heard: Whether the leader has said a word.
     """
 
     def __init__(
@@ -112,7 +121,11 @@ class LeaderSession:
         self._flushing: asyncio.Task[None] | None = None
         self._waiting: dict[int, AcknowledgementRound] = {}
         self._last_id = 0
+        self._handed_over = HandedOver()
+        self._epochs: dict[TopicIdPartition, int] = {}  # of what came last
+        self._draining: dict[TopicIdPartition, int] = {}  # epochs of which the end is not known
         self._open = True
+        self.has_heard = False
         self._closing = False
         self._lock_timeout_ms = 0
         self._asked_ms: int | None = None
@@ -126,6 +139,49 @@ class LeaderSession:
     def is_open(self) -> bool:
         """Whether the session can still take acknowledgements."""
         return self._open
+
+    @property
+    def never_was(self) -> bool:
+        """Whether it ended before the leader said a word: its locks, if any, are not released."""
+        return not self._open and (self.error_code == _REFUSED or not self.has_heard)
+
+    def is_open_for(self, source: TopicIdPartition, leader_epoch: int) -> bool:
+        """Return whether acknowledgements of what is held here in a leader epoch can be taken."""
+        if self.is_handed_over(source, leader_epoch):
+            return self._handed_over.is_open_for(source)
+        return self._open
+
+    def is_handed_over(self, source: TopicIdPartition, leader_epoch: int) -> bool:
+        """Return whether what is held here in a leader epoch lives on elsewhere (HND-9)."""
+        return self._handed_over.holds(source, leader_epoch)
+
+    def may_live_on(self, source: TopicIdPartition, leader_epoch: int) -> bool:
+        """Return whether locks live on at the next leader, or that is not known yet (HND-11)."""
+        is_leaving = self._open and leader_epoch <= self._draining.get(source, 0)
+        return is_leaving or self.is_handed_over(source, leader_epoch)
+
+    def follows_until_ms(self, source: TopicIdPartition, leader_epoch: int) -> int:
+        """Return until when what the next leader refuses may be sent again; 0: not at all."""
+        if self.is_open_for(source, leader_epoch) and self.is_handed_over(source, leader_epoch):
+            return self._handed_over.until_ms(source)
+        return 0
+
+    def handed_over_in(self, source: TopicIdPartition) -> int:
+        """Return the last leader epoch here of a partition that was handed over, or 0."""
+        return self._handed_over.leader_epoch(source)
+
+    def follow(self, source: TopicIdPartition, to: "LeaderSession", leader_epoch: int) -> None:
+        """Acknowledge what is held of a partition in a session with its next leader (HND-10)."""
+        to.expect(source)
+        self._handed_over.lead(source, to, leader_epoch)
+
+    def expect(self, source: TopicIdPartition) -> None:
+        """Know a partition of which locks live on here, consumed here or not."""
+        self._names[source.topic_id] = source.topic
+
+    def lose(self, source: TopicIdPartition) -> None:
+        """Fail what waits for a next leader that was not found (HND-11)."""
+        self._fail(self._handed_over.give_up(source), self._lost(sent=True))
 
     @property
     def partitions(self) -> Sequence[TopicIdPartition]:
@@ -172,15 +228,33 @@ class LeaderSession:
 
     def speak(self) -> None:
         """Send a message, if only an empty one: the leader hears that this member goes on."""
-        self._has_next.set()
+        reached: dict[LeaderSession, None] = {self: None}
+        waiting = [self]
+        while waiting:
+            session = waiting.pop()
+            session._has_next.set()
+            for each in session._handed_over.sessions():
+                if each not in reached:
+                    reached[each] = None
+                    waiting.append(each)
 
     def acknowledge(
-        self, acknowledgements: Sequence[PartitionAcknowledgements], *, may_wait: bool = False
+        self,
+        acknowledgements: Sequence[PartitionAcknowledgements],
+        *,
+        may_wait: bool = False,
+        held_in: int = 0,
     ) -> None:
         """Send these with the next message; ``finished`` gets each result once.
 
-        With ``may_wait`` they are no reason for a message of their own before ``HOLD_MS``.
+        With ``may_wait`` they are no reason for a message of their own before ``HOLD_MS``. They
+        are held here in leader epoch ``held_in`` if they were handed over, else in their own.
         """
+        acknowledgements = self._handed_over.take(
+            acknowledgements, may_wait=may_wait, held_in=held_in
+        )
+        if not acknowledgements:
+            return
         if not self._open or self._closing:
             self._fail(acknowledgements, self._lost(sent=False))
             return
@@ -221,6 +295,9 @@ class LeaderSession:
             await self._carry()
         except CallFailedError as error:
             self.failure = error
+        except Exception as error:  # else nobody would hear that nothing is sent or read any more
+            _log.exception("the session with leader %s broke down", self.address)
+            self.failure = CallFailedError(Failure.INTERNAL, f"the session broke down: {error!r}")
         finally:
             self._open = False
             if self._flushing is not None:
@@ -230,16 +307,15 @@ class LeaderSession:
 
     async def _carry(self) -> None:
         stream = await self._caller.stream(CONSUME, to=self.address)
-        writer = asyncio.ensure_future(self._write(stream))
         try:
-            async for response in stream:
-                self._take(response)
-                if response.error_code:
-                    self.error_code = response.error_code
-                    self.error_message = response.error_message
-                    return
+            async with beside(lambda: self._write(stream), quiet=CallFailedError):
+                async for response in stream:
+                    self._take(response)
+                    if response.error_code:
+                        self.error_code = response.error_code
+                        self.error_message = response.error_message
+                        return
         finally:
-            await cancel_and_wait(writer)
             await stream.close()
 
     async def _write(self, stream: Wire) -> None:
@@ -264,15 +340,21 @@ class LeaderSession:
             self._has_next.set()
 
     def _take(self, response: ConsumeResponse) -> None:
+        self.has_heard = True
         if response.acquisition_lock_timeout_ms:
             self._lock_timeout_ms = response.acquisition_lock_timeout_ms
         if response.node_endpoints:
             self._events.nodes_known(response.node_endpoints)
+        if response.handed_over:
+            self._take_hand_over(response)
         for answer in response.acknowledged:
             self._take_results(answer)
         for topic in response.responses:
             for partition in topic.partitions:
                 self._take_partition(topic.topic_id, partition)
+        if response.echo_id:
+            self._next.echo_id = response.echo_id
+            self._has_next.set()
         if response.responses:
             self._events.throttled(self._address, response.throttle_time_ms)
         if response.draining:
@@ -283,7 +365,22 @@ class LeaderSession:
                 for number in each.partitions
                 if (source := self._partitions.get(key := (each.topic_id, number))) is not None
             }
+            self._draining.update({each: self._epochs.get(each, 0) for each in moving})
             self._events.draining(self, moving)
+
+    def _take_hand_over(self, response: ConsumeResponse) -> None:
+        """Note what lives on elsewhere, before results are read that say so (HND-9)."""
+        sources: list[TopicIdPartition] = []
+        for each in response.handed_over:
+            name = self._names.get(each.topic_id)
+            if name is not None:
+                sources.append(source := TopicIdPartition(name, each.partition, each.topic_id))
+                until_ms = self._clock.now_ms() + FOLLOW_MS
+                self._handed_over.begin(source, each.leader_epoch, until_ms)
+                self._draining.pop(source, None)
+        unsent, self._unsent = self._unsent, []  # ways may lead back here
+        self._unsent += self._handed_over.take(unsent, may_wait=False)
+        self._events.handed_over(self, sources)
 
     def _take_partition(self, topic_id: bytes, answer: ShareFetchPartition) -> None:
         name = self._names.get(topic_id)
@@ -293,11 +390,13 @@ class LeaderSession:
         if answer.current_leader.leader_id:
             self._events.leader_known(topic_id, answer.partition, answer.current_leader)
         if answer.acquired_records:
+            self._epochs[source] = answer.leader_epoch
             now_ms, asked_ms, self._asked_ms = self._clock.now_ms(), self._asked_ms, None
+            records = answer.records  # each look at it is a copy
             delivery = Delivery(
                 source=source,
                 route=self,
-                payload=Payload(answer.records),
+                payload=Payload(records),
                 acquired=tuple(
                     AcquiredRange(run.first_offset, run.last_offset, run.delivery_count)
                     for run in answer.acquired_records
@@ -309,9 +408,10 @@ class LeaderSession:
                 grant=RecordGrant(answer.state_epoch, answer.acquisition_number),
             )
             self.credit_records -= delivery.record_count
-            self.credit_bytes -= len(answer.records)
+            self.credit_bytes -= len(records)
             self._events.delivered(delivery)
         if answer.error_code:
+            self._draining.pop(source, None)
             self._events.partition_failed(self, source, answer)
 
     def _take_results(self, answer: ConsumeAcknowledged) -> None:
@@ -346,15 +446,14 @@ class LeaderSession:
         unsent, self._unsent = self._unsent, []
         sent = [each for one in waiting.values() for together in one.values() for each in together]
         self._fail(sent, self._lost(sent=True))
-        self._fail(unsent, self._lost(sent=False))
+        self._fail(self._handed_over.take(unsent, may_wait=False), self._lost(sent=False))
 
     def _fail(
         self, acknowledgements: Sequence[PartitionAcknowledgements], error: SharemeshError
     ) -> None:
         if acknowledgements:
-            self._events.finished(
-                [AcknowledgementResult(each, error, 0) for each in acknowledgements]
-            )
+            lost = [AcknowledgementResult(each, error, 0) for each in acknowledgements]
+            self._events.finished(lost)
 
     def _lost(self, *, sent: bool) -> SharemeshError:
         """Return the error of acknowledgements that this session cannot carry (spec CL-20, 21)."""

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
@@ -68,16 +68,27 @@ def records_between(batch: ReadBatch, first: int, last: int) -> Sequence[Any]:
 
 
 class Route(Protocol):
-    """The share session that acquired records; their acknowledgements go there and nowhere else."""
+    """The share session that acquired records; their acknowledgements go there.
+
+    If its leader handed a partition over, the session passes on what was acquired there in that
+    leader epoch or before (HND-10).
+    """
 
     @property
     def address(self) -> str:
         """Where the leader is reached."""
         ...
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the session can still take acknowledgements."""
+    def is_open_for(self, source: TopicIdPartition, leader_epoch: int) -> bool:
+        """Return whether acknowledgements of a partition's records can still be taken."""
+        ...
+
+    def may_live_on(self, source: TopicIdPartition, leader_epoch: int) -> bool:
+        """Return whether the locks of a partition live on at the next leader, or may (HND-11)."""
+        ...
+
+    def follows_until_ms(self, source: TopicIdPartition, leader_epoch: int) -> int:
+        """Return until when what the next leader refuses may be sent again; 0: not at all."""
         ...
 
     def speak(self) -> None:
@@ -156,6 +167,72 @@ class Delivery:
         )
 
 
+class UniformTypes(Mapping[int, AcknowledgeType]):
+    """One acknowledge type of all offsets of some ranges: nothing is kept for each offset.
+
+    Attributes:
+        kind: The type.
+        runs: The ranges, not empty, in order, with others between them.
+    """
+
+    __slots__ = ("_length", "kind", "runs")
+
+    def __init__(self, kind: AcknowledgeType, runs: Sequence[range]) -> None:
+        self.kind = kind
+        self.runs = joined(runs)
+        self._length = sum(map(len, self.runs))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(self.runs)
+
+    def __getitem__(self, offset: int) -> AcknowledgeType:
+        if any(offset in run for run in self.runs):
+            return self.kind
+        raise KeyError(offset)
+
+    def __repr__(self) -> str:
+        return f"UniformTypes({self.kind!r}, {self.runs!r})"
+
+    def with_those_behind(self, other: Mapping[int, AcknowledgeType]) -> "UniformTypes | None":
+        """Return both as one; None if the other ones are of other types or not all behind these."""
+        if not isinstance(other, UniformTypes) or other.kind is not self.kind:
+            return None
+        if other.runs[0].start < self.runs[-1].stop:
+            return None
+        return UniformTypes(self.kind, (*self.runs, *other.runs))
+
+
+def joined(runs: Sequence[range]) -> Sequence[range]:
+    """Return ranges, not empty and nearly always in order, in order; those that touch as one."""
+    found: list[range] = []
+    for run in runs:
+        if not found or found[-1].stop < run.start:
+            found.append(run)
+        elif found[-1].stop == run.start:
+            found[-1] = range(found[-1].start, run.stop)
+        else:  # as damaged batches say
+            return runs_of(sorted(set(chain.from_iterable(runs))))
+    return found
+
+
+def runs_of(offsets: Sequence[int]) -> Sequence[range]:
+    """Return offsets, nearly always one behind the other, as ranges in order."""
+    whole = range(offsets[0], offsets[-1] + 1)
+    if len(whole) == len(offsets) and list(whole) == offsets:
+        return [whole]
+    return joined([range(offset, offset + 1) for offset in offsets])
+
+
+def span_of(types: Mapping[int, AcknowledgeType]) -> tuple[int, int]:
+    """Return the least and the greatest offset of some types, not empty."""
+    if isinstance(types, UniformTypes):
+        return types.runs[0].start, types.runs[-1].stop - 1
+    return min(types), max(types)
+
+
 class ReleaseTerms(NamedTuple):
     """What goes with a RELEASE; None: the group's back-off, 0: the delivery counts (RTY-1, HND-2).
 
@@ -194,6 +271,8 @@ class PartitionAcknowledgements:
     @property
     def is_renew(self) -> bool:
         """Whether a RENEW is among them."""
+        if isinstance(self.types, UniformTypes):
+            return self.types.kind is AcknowledgeType.RENEW
         return AcknowledgeType.RENEW in self.types.values()
 
 
@@ -215,6 +294,8 @@ def encode_types(
     """
     if not types:
         return []
+    if isinstance(types, UniformTypes) and not terms:
+        return [_batch(run.start, [types.kind], len(run)) for run in types.runs]
     offsets = sorted(types)
     if terms:
         return _encode_with_terms(offsets, types, terms)

@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from sharemesh.client.config import ClientConfig
+from sharemesh.client.config import INT32_MAX, ClientConfig
 from sharemesh.client.consumer.acknowledgement_sender import AcknowledgementSender
 from sharemesh.client.consumer.consume_stream import FetchLatency, LeaderSession, SessionEvents
 from sharemesh.client.consumer.deliveries import (
@@ -43,8 +43,12 @@ BUFFERED_DELIVERIES_MAX = 10_000
 STREAMS_SHARE_OF_CLOSE = 0.75
 """Part of a close's time-out that the sessions may use; the rest is for leaving the group."""
 
-MESSAGE_POLLS = 2
-"""Records that a leader may put into one message, in multiples of max.poll.records."""
+MESSAGE_POLLS = 4
+"""Records that a leader may put into one message, in multiples of max.poll.records: half of what
+it may send ahead, so that one message is on its way while another one is worked on."""
+
+MESSAGE_BULKS = 2
+"""The same in multiples of what one ``poll_batches`` returns."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,17 +77,7 @@ class ConsumerEngine:
         self.leaders = MetadataCache(environment, config, self._caller)
         self.versions = ApiVersions(self.leaders, environment.clock)
         self._chosen_limit = config.text("share.acquire.mode") == "record_limit"
-        self._start = ConsumeStart(
-            group_id=config.text("group.id"),
-            member_id=member_id,
-            share_acquire_mode=AcquireMode.RECORD_LIMIT
-            if self._chosen_limit
-            else AcquireMode.BATCH_OPTIMIZED,
-            batch_size=config.number("max.poll.records"),
-            max_records=MESSAGE_POLLS * config.number("max.poll.records"),
-            min_bytes=config.number("fetch.min.bytes"),
-            max_wait_ms=config.number("fetch.max.wait.ms"),
-        )
+        self._start = _start_of(config, member_id, limited=self._chosen_limit)
         self.heartbeats = Membership(
             MemberIdentity(
                 config.text("group.id"),
@@ -114,6 +108,7 @@ class ConsumerEngine:
                 leader_known=self.leaders.learn_leader,
                 nodes_known=self.leaders.learn_nodes,
                 draining=self._draining,
+                handed_over=self._handed_over,
                 throttled=self.throttled.told,
                 ended=self._ended,
             ),
@@ -226,6 +221,9 @@ class ConsumerEngine:
             WakeupError: ``wakeup`` was called; nothing is lost.
             ServiceError: The membership or a session ended for good.
         """
+        if wanted > self._start.batch_size and not self._chosen_limit:
+            self._start.batch_size = wanted  # in bulk: sessions opened from now on get more at once
+            self._start.max_records = min(MESSAGE_BULKS * wanted, INT32_MAX)
         self.acknowledgements.send(acknowledgements, may_wait=self._buffer.records > 0)
         self._giving_back = False
         found: list[Delivery] = []
@@ -358,6 +356,7 @@ class ConsumerEngine:
         """Find the leader again; an error that no move explains goes to the application."""
         stream.forget([source])
         self._sessions.refused(source, stream.node_id)
+        self.unseen.refused(source)
         if policy_of(answer.error_code).ends is Ends.CONSUMER:  # its leader released them (CL-35)
             self._buffer.remove(lambda held: held.route is stream and held.source == source)
         if not leader_moved(answer.error_code):
@@ -379,9 +378,14 @@ class ConsumerEngine:
         for source, next_node_id in sources.items():
             self._sessions.leaving(source, stream.node_id, next_node_id)
 
+    def _handed_over(self, stream: LeaderSession, sources: Sequence[TopicIdPartition]) -> None:
+        """Acknowledge what is held of partitions at their next leader (HND-10)."""
+        for source in sources:
+            self._sessions.handed_over(source, stream)
+
     def _ended(self, stream: LeaderSession) -> None:
         """Open a new session later; deliveries that no poll has returned are dropped."""
-        self._buffer.remove(lambda held: held.route is stream)
+        self._buffer.remove(lambda held: not held.route.is_open_for(held.source, held.leader_epoch))
         if not self._sessions.ended(stream):
             return
         if policy_of(stream.error_code).ends is Ends.CONSUMER:
@@ -432,6 +436,20 @@ class ConsumerEngine:
                     uncounted=held.delivery_counts(),
                 )
                 for held in deliveries
-                if held.route.is_open
+                if held.route.is_open_for(held.source, held.leader_epoch)
             ]
         )
+
+
+def _start_of(config: ClientConfig, member_id: str, *, limited: bool) -> ConsumeStart:
+    """Return the terms of a member's sessions."""
+    return ConsumeStart(
+        group_id=config.text("group.id"),
+        member_id=member_id,
+        share_acquire_mode=AcquireMode.RECORD_LIMIT if limited else AcquireMode.BATCH_OPTIMIZED,
+        batch_size=config.number("max.poll.records"),
+        max_records=min(MESSAGE_POLLS * config.number("max.poll.records"), INT32_MAX),
+        min_bytes=config.number("fetch.min.bytes"),
+        max_wait_ms=config.number("fetch.max.wait.ms"),
+        follows_hand_over=True,
+    )

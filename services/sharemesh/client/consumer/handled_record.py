@@ -32,7 +32,8 @@ class HandledRecord:
     @property
     def is_session_open(self) -> bool:
         """Whether the session that acquired it can still take acknowledgements."""
-        return self.acquired_in[1].is_open
+        source, route, leader_epoch = self.acquired_in
+        return route.is_open_for(source, leader_epoch)
 
 
 def confirm_renewals(renewed: Iterable[HandledRecord], sent_ms: int) -> None:

@@ -17,6 +17,7 @@ from sharemesh.client.consumer.circuit_breaker import (
     BreakerPolicy,
     CircuitBreaker,
 )
+from sharemesh.client.consumer.handled_record import HandledRecord
 from sharemesh.client.consumer.retry_policy import RetryPolicy
 from sharemesh.client.errors import IllegalArgumentError, SharemeshError
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
@@ -176,6 +177,7 @@ class HandlerFailures:
     def __init__(self, on_failure: Failed | None) -> None:
         self._on_failure = on_failure
         self._known: OrderedDict[_Known, None] = OrderedDict()
+        self._lost: dict[TopicIdPartition, list[HandledRecord]] = {}
 
     def handler_failed(
         self, record: ConsumerRecord, error: Exception, kind: AcknowledgeType, retry_ms: int
@@ -217,16 +219,25 @@ class HandlerFailures:
             long_ms / 1_000,
         )
 
-    def lock_lost(self, record: ConsumerRecord, held_ms: int) -> None:
-        """Log that a handler works on a record that others may have by now."""
-        _log.warning(
-            "the lock of %s@%d is gone after %.1f s, while its handler worked: the handler is "
-            "cancelled, or finds record.lock_lost if it has a thread; what it returns counts for "
-            "nothing, and the record is delivered again",
-            record.topic_id_partition,
-            record.offset,
-            held_ms / 1_000,
-        )
+    def lock_lost(self, active: HandledRecord) -> None:
+        """Remember that a handler works on a record that others may have by now."""
+        self._lost.setdefault(active.key[0], []).append(active)
+
+    def say_lost(self, now_ms: int) -> None:
+        """Log what was lost since the last time: a line a partition."""
+        lost, self._lost = self._lost, {}
+        for partition, some in lost.items():
+            offsets = [active.record.offset for active in some]
+            first, last = min(offsets), max(offsets)
+            _log.warning(
+                "the lock of %s is gone after %.1f s, while its handler worked: the handler is "
+                "cancelled, or finds record.lock_lost if it has a thread; what it returns counts "
+                "for nothing, and the record is delivered again",
+                f"{partition}@{first}"
+                if len(some) == 1
+                else f"each of {len(some)} records of {partition} ({first} to {last})",
+                (now_ms - min(active.since_ms for active in some)) / 1_000,
+            )
 
     def unreadable(self, error: SharemeshError) -> None:
         """Report that a record or batch could not be read."""

@@ -179,6 +179,7 @@ class HandlerRunner:
             if failure is not None:
                 self._failures.unreadable(failure)
                 self._unread(delivery, failure, failed, now_ms)
+        self._failures.say_lost(now_ms)
 
     def _unread(
         self,
@@ -374,7 +375,7 @@ class HandlerRunner:
         active.record.grant.lose(active.record.offset)
         task = active.task
         if task is not None and not task.done():
-            self._failures.lock_lost(active.record, self._clock.now_ms() - active.since_ms)
+            self._failures.lock_lost(active)
             if self._cancels:
                 task.cancel()
 
@@ -386,6 +387,7 @@ class HandlerRunner:
             if not is_held and self._active.get(active.key) is active and not active.kept:
                 self._lose(active)
                 active.acquired_in[1].speak()
+        self._failures.say_lost(now_ms)
 
     async def _keep_locks(self, engine: ConsumerEngine) -> None:
         """Renew what is active and old enough, and find what is lost, again and again."""

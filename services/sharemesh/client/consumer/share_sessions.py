@@ -80,6 +80,8 @@ class ShareSessionPool:
         self._streams: dict[str, LeaderSession] = {}
         self._stream_tasks: dict[LeaderSession, asyncio.Task[None]] = {}
         self._away: dict[_Key, _Away] = {}
+        self._following: dict[tuple[LeaderSession, TopicIdPartition], None] = {}
+        self._followed: dict[tuple[LeaderSession, TopicIdPartition], LeaderSession] = {}
         self._stale = False
         self._retry_at_ms: dict[str, int] = {}
         self._backoffs: dict[str, Backoff] = {}
@@ -145,6 +147,11 @@ class ShareSessionPool:
 
     def ended(self, stream: LeaderSession) -> bool:
         """Open a new session later; False if this one was already abandoned."""
+        for way, to in list(self._followed.items()):
+            if to is stream:
+                del self._followed[way]
+                if stream.never_was:
+                    self._following[way] = None
         if self._streams.get(stream.node_id) is not stream:
             return False
         del self._streams[stream.node_id]
@@ -158,12 +165,19 @@ class ShareSessionPool:
         self.assignment.clear()
         self.paused.clear()
         self._away.clear()
+        self._lose_all()
         for stream in self._streams.values():
             stream.close()
         tasks = list(self._stream_tasks.values())
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_ms / 1_000)
         await cancel_and_wait(*tasks)
+        self._lose_all()  # what was handed over meanwhile: nobody looks for its next leader
+
+    def _lose_all(self) -> None:
+        for stream, source in list(self._following):
+            stream.lose(source)
+        self._following.clear()
 
     async def drop(self) -> None:
         """Drop all connections."""
@@ -175,6 +189,12 @@ class ShareSessionPool:
         away = self._away.get((source.topic_id, source.partition))
         if away is not None and away.leader.node_id == node_id and next_node_id != node_id:
             away.next_node_id = next_node_id
+
+    def handed_over(self, source: TopicIdPartition, stream: LeaderSession) -> None:
+        """Find a session in which the records of a partition are acknowledged now (HND-10)."""
+        self._following[stream, source] = None
+        self._followed.pop((stream, source), None)
+        self._note_away(source, stream.node_id, refused=False)
 
     def refused(self, source: TopicIdPartition, node_id: str) -> None:
         """Find the leader of a partition that ``node_id`` does not, or cannot, serve.
@@ -245,11 +265,43 @@ class ShareSessionPool:
                     wanted.setdefault(away.next_node_id, []).append(source)
             else:
                 wanted.setdefault(leader.node_id, []).append(source)
+        waits.append(self._follow(wanted, now_ms))
+        unplaced |= bool(self._following)
         self._forget_lost(wanted, undecided)
         waits += [self._serve(node_id, sources) for node_id, sources in wanted.items()]
         waits.append(self._refresh_if_due(needed=unplaced or self._stale))
         due = [wait for wait in waits if wait is not None]
         return min(due) if due else None
+
+    def _follow(self, wanted: dict[str, list[TopicIdPartition]], now_ms: int) -> int | None:
+        """Lead what was handed over to the sessions of next leaders; return ms until one is lost.
+
+        Where there is no such session yet, it is wanted.
+        """
+        waits: list[int] = []
+        for (stream, source), followed in list(self._followed.items()):
+            until_ms = stream.follows_until_ms(source, stream.handed_over_in(source))
+            if followed.has_heard and until_ms <= now_ms:  # else what is said must hear of its end
+                del self._followed[stream, source]
+        for stream, source in list(self._following):
+            leader = self._leaders.leader(source.topic_id, source.partition)
+            before = stream.handed_over_in(source)
+            left_ms = stream.follows_until_ms(source, before) - now_ms
+            if leader is not None and leader.leader_epoch > before:
+                to = self._streams.get(leader.node_id)
+                if to is not None and to.is_open:
+                    del self._following[stream, source]
+                    stream.follow(source, to, leader.leader_epoch)
+                    self._followed[stream, source] = to
+                    continue
+                if to is None:
+                    wanted.setdefault(leader.node_id, [])
+            if left_ms <= 0:
+                del self._following[stream, source]
+                stream.lose(source)
+                continue
+            waits.append(left_ms)
+        return min(waits, default=None)
 
     def _refresh_if_due(self, *, needed: bool) -> int | None:
         """Read metadata beside the sessions that work; return ms until it is due."""
@@ -279,9 +331,11 @@ class ShareSessionPool:
         return min(known, default=None)
 
     async def _refresh(self) -> None:
-        names = sorted({source.topic for source in self.assignment.values()})
+        sought = {(each.topic_id, each.partition): each for _, each in self._following}
+        sought |= self.assignment  # what was handed over may be assigned to others by now
+        names = sorted({source.topic for source in sought.values()})
         began_ms = self._refreshed_ms = self._clock.now_ms()
-        before = {key: self._known(key) for key in self.assignment}
+        before = {key: self._known(key) for key in sought}
         self._stale = False
         try:
             await self._leaders.refresh(
@@ -330,6 +384,7 @@ class ShareSessionPool:
                 self._stale = True
                 return None
             stream = self._open(node_id, address)
+            self._work.set()  # what follows to this session is looked at again
         have = set(stream.partitions)
         stream.add(source for source in sources if source not in have)
         return None

@@ -256,15 +256,33 @@ class UnseenRecords:
     def _is_of_latest(self, delivery: Delivery) -> bool:
         """Whether no later leader has sent; what earlier ones sent goes: its locks have ended.
 
-        Else a record would wait twice, and be handed out twice by one poll.
+        Else a record would wait twice, and be handed out twice by one poll. Locks that were handed
+        over live on, unless the later leader has delivered their records again (HND-9).
         """
         source, epoch = delivery.source, delivery.leader_epoch
         latest = self._epochs.get(source, epoch)
         if epoch > latest:
-            old = self.buffer.remove(lambda held: held.source == source)
+            old = self.buffer.remove(
+                lambda held: held.source == source and not _lives_on(held, delivery)
+            )
             self.expired += sum(held.record_count for held in old)
         self._epochs[source] = max(epoch, latest)
-        return epoch >= latest
+        return epoch >= latest or (
+            all(_lives_on(delivery, held) for held in self.buffer if held.source == source)
+            and delivery.route.may_live_on(source, epoch)
+        )
+
+    def refused(self, source: TopicIdPartition) -> None:
+        """Drop what a leader that has gone did not hand over, if a later one has sent."""
+        latest = self._epochs.get(source, 0)
+        old = self.buffer.remove(
+            lambda held: (
+                held.source == source
+                and held.leader_epoch < latest
+                and not held.route.may_live_on(source, held.leader_epoch)
+            )
+        )
+        self.expired += sum(held.record_count for held in old)
 
     async def close(self) -> None:
         """Stop watching; the records of open sessions were given back before."""
@@ -324,6 +342,10 @@ class UnseenRecords:
 
     def _give_back_old(self) -> None:
         now_ms = self._clock.now_ms()
+        lost = self.buffer.remove(
+            lambda held: not held.route.is_open_for(held.source, held.leader_epoch)
+        )
+        self.expired += sum(held.record_count for held in lost)
         old = self.buffer.remove(
             lambda held: held.expires_ms - now_ms < held.lock_timeout_ms // KEEP_PART
         )
@@ -356,3 +378,10 @@ class UnseenRecords:
         if not self._fetching and not self._holding:
             self._holding = True
             self._hold_back()
+
+
+def _lives_on(earlier: Delivery, later: Delivery) -> bool:
+    """Whether locks go on that a leader hands over: they are not those of a later delivery."""
+    return earlier.route.may_live_on(earlier.source, earlier.leader_epoch) and not any(
+        earlier.overlaps(run.first_offset, run.last_offset) for run in later.acquired
+    )

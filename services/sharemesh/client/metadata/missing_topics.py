@@ -1,7 +1,7 @@
 """Warns of topics that do not exist: clients wait for them and raise nothing."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 from sharemesh.backoff import Backoff
 from sharemesh.client.errors import SharemeshError
@@ -32,11 +32,11 @@ class ProducedMissing:
         self._clock = clock
         self._warnings = RepeatedWarnings(clock)
 
-    def wanted(self, name: str, since_ms: Sequence[int]) -> None:
+    def wanted(self, name: str, since_ms: int, count: int) -> None:
         """Warn once records have waited long: metadata shows a new topic a little later."""
-        long = self._clock.now_ms() - since_ms[0] >= FIRST_CHECK_MS
+        long = self._clock.now_ms() - since_ms >= FIRST_CHECK_MS
         if long and self._warnings.is_due(name):
-            _log.warning(missing(name, f"is produced to ({len(since_ms)} records wait)"))
+            _log.warning(missing(name, f"is produced to ({count} records wait)"))
 
 
 class MissingTopics:

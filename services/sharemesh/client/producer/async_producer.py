@@ -131,7 +131,7 @@ class AsyncProducer(ProducerBase):
         )
         callback = partial(_settle, future)
         record = OutgoingRecord(
-            topic, partition, key, value, headers, timestamp_ms, size_bytes, None, callback
+            topic, partition, key, value, headers, timestamp_ms, size_bytes, callback
         )
         if not self._fits(record.size_bytes):
             await self._wait_for_room(record.size_bytes)

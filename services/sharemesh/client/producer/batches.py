@@ -15,6 +15,7 @@ class Batch:
     Attributes:
         buffered_bytes: What its records count against buffer.memory.
         encoded: Its bytes; empty until ``finish``.
+        mark: That of the accumulator when the first of its records came.
         producer: The identity under which it is encoded.
     """
 
@@ -24,15 +25,19 @@ class Batch:
         "created_ms",
         "encoded",
         "is_sealed",
+        "mark",
         "outcome",
         "producer",
         "writer",
     )
 
-    def __init__(self, writer: BatchWriter, created_ms: int, outcome: BatchOutcome) -> None:
+    def __init__(
+        self, writer: BatchWriter, created_ms: int, outcome: BatchOutcome, mark: int
+    ) -> None:
         self.writer = writer
         self.created_ms = created_ms
         self.outcome = outcome
+        self.mark = mark
         self.buffered_bytes = 0
         self.encoded = b""
         self.is_sealed = False
@@ -121,7 +126,7 @@ class PartitionQueue:
             return None
         wait_ms = self.retry_at_ms - now_ms
         first = self.batches[0]
-        if not flushing and len(self.batches) == 1 and not first.encoded:
+        if not flushing and first is self.accepting:
             wait_ms = max(wait_ms, first.created_ms + linger_ms - now_ms)
         return max(wait_ms, 0)
 

@@ -1,8 +1,11 @@
 """What became of records: one outcome for each batch, and light futures that share it."""
 
+import asyncio
+import contextlib
 import copy
 import logging
 import threading
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -28,15 +31,15 @@ class RecordMetadata:
 
 ProduceCallback = Callable[[RecordMetadata | None, Exception | None], object]
 
+RECORD_OVERHEAD_BYTES = 32
+"""Counted against buffer.memory for each record besides its key, value and headers."""
+
 _WHOLE = threading.Lock()
 """Held while a future becomes whole, and while an outcome becomes known: never for a record."""
 
 
 class OutgoingRecord(NamedTuple):
-    """One record to be sent; ``size_bytes`` is what it counts against buffer.memory.
-
-    Without ``future`` and ``callback`` nobody is told what became of it.
-    """
+    """One record to be sent; ``size_bytes`` is what it counts against buffer.memory."""
 
     topic: str
     partition: int | None
@@ -45,12 +48,7 @@ class OutgoingRecord(NamedTuple):
     headers: Headers
     timestamp_ms: int
     size_bytes: int
-    future: "ProduceFuture | None"
     callback: ProduceCallback | None
-
-
-OutgoingFields = tuple[Any, ...]
-"""The fields of an ``OutgoingRecord`` in order, made in a third of the time of the class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +59,117 @@ class Reports:
     forgotten: "Forgotten | None" = None
 
 
-class BatchOutcome:
-    """What becomes of the records of one batch, or of one record that has no batch yet.
+RUN_RECORDS_MAX = 500
+"""A future that is kept keeps what is known of its run."""
 
-    Futures know their outcome and not the other way round, but for those that somebody waits for:
-    one that nobody keeps is gone as soon as its record is in a batch.
+
+class SentRun:
+    """Records that were sent one after the other, and the outcomes that they got.
+
+    Senders append to it, under their lock; the event loop takes what is new and says where it is.
+    Futures know their run and their place in it, and neither knows them, but for those that
+    somebody waits for: one that nobody keeps is gone at once, and a record that waits is no object
+    of its own but its value.
+
+    Attributes:
+        topic: The topic of all.
+        timestamp_ms: The timestamp of all, that have a value and nothing else; None: others.
+        contents: The values, None once taken; or an ``OutgoingRecord`` for each other record,
+            None once it has an outcome.
+        waiting: Those whole futures whose outcome is not known.
+    """
+
+    __slots__ = (
+        "_first",
+        "_outcomes",
+        "_placed",
+        "_positions",
+        "_taken",
+        "contents",
+        "reports",
+        "timestamp_ms",
+        "topic",
+        "waiting",
+    )
+
+    def __init__(self, topic: str, timestamp_ms: int | None, reports: Reports) -> None:
+        self.topic = topic
+        self.timestamp_ms = timestamp_ms
+        self.reports = reports
+        self.contents: list[Any] = []
+        self.waiting: dict[ProduceFuture, None] = {}
+        self._taken = 0
+        self._placed = 0
+        self._first: list[int] = []  # of each row of records with one outcome
+        self._outcomes: list[BatchOutcome] = []
+        self._positions: list[int] = []
+
+    def take(self) -> "SentRecords | None":
+        """Return what was appended since the last time."""
+        first, last = self._taken, len(self.contents)
+        if first == last:
+            return None
+        contents = self.contents[first:last]
+        self._taken = last
+        if self.timestamp_ms is not None:  # they are kept no longer than needed
+            self.contents[first:last] = [None] * len(contents)
+        return SentRecords(self, first, contents)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether all that was appended is taken."""
+        return self._taken == len(self.contents)
+
+    @property
+    def placed(self) -> int:
+        """How many records have an outcome, known or not."""
+        return self._placed
+
+    def place(self, count: int, outcome: "BatchOutcome", position: int) -> None:
+        """Say where the next ``count`` records are: in this batch, from this position on."""
+        first = self._placed
+        if not (self._outcomes and self._outcomes[-1] is outcome) or (
+            self._positions[-1] + first - self._first[-1] != position
+        ):
+            self._outcomes.append(outcome)
+            self._positions.append(position)
+            self._first.append(first)
+            outcome.of_run(self)
+        if self.timestamp_ms is None:
+            self.contents[first : first + count] = [None] * count
+        self._placed = first + count  # last: others look at it first
+
+    def outcome_at(self, index: int) -> "tuple[BatchOutcome, int] | None":
+        """Return the outcome of a record and its position there; None while it has none."""
+        if index >= self._placed:
+            return None
+        row = bisect_right(self._first, index) - 1
+        return self._outcomes[row], self._positions[row] + index - self._first[row]
+
+    def awaited(self, index: int) -> str:
+        """Return what a record waits for, in words; from any thread."""
+        found = self.outcome_at(index)
+        return self.reports.awaited(self.topic, None if found is None else found[0].partition)
+
+
+class SentRecords(NamedTuple):
+    """What was taken of a run at a time: ``contents`` from the place ``first`` on."""
+
+    run: SentRun
+    first: int
+    contents: list[Any]
+
+
+class BatchOutcome:
+    """What becomes of the records of one batch, or of some that have no batch.
 
     Attributes:
         partition: None while it is not known.
-        waiting: The whole futures of the records, while nothing is known.
         callbacks: Position in the batch, timestamp and callback of records that have one.
     """
 
     __slots__ = (
+        "_runs",
         "_unread",
         "_untold",
         "base_offset",
@@ -83,7 +179,6 @@ class BatchOutcome:
         "partition",
         "reports",
         "topic",
-        "waiting",
     )
 
     def __init__(self, topic: str, partition: int | None, reports: Reports) -> None:
@@ -93,35 +188,29 @@ class BatchOutcome:
         self.base_offset = -1
         self.error: Exception | None = None
         self.is_known = False
-        self.waiting: dict[ProduceFuture, None] = {}
         self.callbacks: list[tuple[int, int, ProduceCallback]] = []
+        self._runs: list[SentRun] = []  # until it is known
         self._untold = 0  # futures of records without a callback
         self._unread: Unread | None = None
 
-    def add(self, record: OutgoingRecord, position: int) -> None:
-        """Let a record have this outcome, instead of the one that it had."""
-        self.put(record.future, record.callback, record.timestamp_ms, position)
+    def of_run(self, run: SentRun) -> None:
+        """Note that records of a run are in this batch."""
+        if not self._runs or self._runs[-1] is not run:
+            self._runs.append(run)
 
-    def put(
-        self,
-        future: "ProduceFuture | None",
-        callback: ProduceCallback | None,
-        timestamp_ms: int,
-        position: int,
-    ) -> None:
-        """As ``add``, of the fields that count."""
-        if future is not None:
-            future.timestamp_ms = timestamp_ms
-            future.position = position
-            before, future.outcome = future.outcome, self
-            if future.is_whole:  # looked at last: who makes it whole after this finds ``self``
-                with _WHOLE:
-                    before.waiting.pop(future, None)
-                    self.waiting[future] = None
-        if callback is not None:
-            self.callbacks.append((position, timestamp_ms, callback))
-        elif future is not None:
+    def put(self, run: SentRun, count: int, position: int) -> None:
+        """Let the next ``count`` records of a run have this outcome, from ``position`` on."""
+        self._untold += count
+        run.place(count, self, position)
+
+    def add(self, record: OutgoingRecord, run: SentRun | None, position: int) -> None:
+        """Let a record, the next one of a run if it has one, have this outcome."""
+        if record.callback is not None:
+            self.callbacks.append((position, record.timestamp_ms, record.callback))
+        elif run is not None:
             self._untold += 1
+        if run is not None:
+            run.place(1, self, position)
 
     def confirm(self, base_offset: int) -> None:
         """Complete each record with its offset; -1: it is not known."""
@@ -148,19 +237,54 @@ class BatchOutcome:
         forgotten = self.reports.forgotten
         with _WHOLE:
             self.is_known = True
-            waiting, self.waiting = self.waiting, {}
+            waiting = [
+                future
+                for run in self._runs
+                for future in run.waiting
+                if (found := run.outcome_at(future.index)) is not None and found[0] is self
+            ]
+            for future in waiting:
+                del future.run.waiting[future]
+            self._runs = []
             if self.error is not None and forgotten is not None:
                 read = sum(each.is_observed and not each.has_callback for each in waiting)
                 self._unread = Unread(forgotten, self.topic, self.error, self._untold - read)
         for future in waiting:
-            future.settle()
+            _tell_application(future.settle)
         callbacks, self.callbacks = self.callbacks, []
         for position, timestamp_ms, callback in callbacks:
             metadata = None if self.error is not None else self.metadata(position, timestamp_ms)
-            try:
-                callback(metadata, self.error)
-            except Exception:
-                _log.exception("the callback of a produced record failed")
+            _tell_application(callback, metadata, self.error)
+
+
+def _tell_application(call: Callable[..., object], *arguments: object) -> None:
+    """Call what the application gave, and log whatever it raises.
+
+    An exit would end only the thread of the network, and no other record would have an outcome.
+    """
+    try:
+        call(*arguments)
+    except (Exception, SystemExit, asyncio.CancelledError):
+        _log.exception("the callback of a produced record failed")
+
+
+def fail_contents(
+    run: SentRun | None, contents: list[Any], error: Exception, reports: Reports
+) -> tuple[int, int]:
+    """Fail records of one topic that are in no batch, the next ones of their run.
+
+    Return how many, and what they count against buffer.memory.
+    """
+    if run is not None and run.timestamp_ms is not None:
+        outcome = BatchOutcome(run.topic, None, reports)
+        outcome.put(run, len(contents), 0)
+        outcome.fail(error)
+        return len(contents), RECORD_OVERHEAD_BYTES * len(contents) + sum(map(len, contents))
+    for record in contents:
+        outcome = BatchOutcome(record.topic, record.partition, reports)
+        outcome.add(record, run, 0)
+        outcome.fail(error)
+    return len(contents), sum(record.size_bytes for record in contents)
 
 
 class ProduceFuture(Future[RecordMetadata]):
@@ -173,15 +297,16 @@ class ProduceFuture(Future[RecordMetadata]):
         has_callback: Whether a callback is told of the outcome.
         is_observed: Whether somebody reads the outcome; a failure that nobody reads is logged.
         is_whole: Whether somebody may be waiting for it.
-        outcome: What becomes of the batch; the place in it is ``position``.
+        run: Knows what becomes of the record; the place in it is ``index``.
+        timestamp_ms: Of the record, if it is not that of the run.
     """
 
     has_callback = False
     is_observed = False
     is_whole = False
-    outcome: BatchOutcome
-    position = 0
-    timestamp_ms = 0
+    run: SentRun
+    index: int
+    timestamp_ms = -1
 
     def __init__(self) -> None:
         """Leave everything out: ``light_future`` does not even call it."""
@@ -189,12 +314,21 @@ class ProduceFuture(Future[RecordMetadata]):
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as object's
         """Make the future whole when something asks for what only a whole one has."""
-        if name not in _OF_A_WHOLE_FUTURE or "outcome" not in self.__dict__:
+        if name not in _OF_A_WHOLE_FUTURE or "run" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         with _WHOLE:
             self._become_whole()
         self._settle_late()
         return self.__dict__[name]
+
+    def _known(self) -> tuple[BatchOutcome, int] | None:
+        """Return the outcome and the position in it; None while nothing is known."""
+        found = self.run.outcome_at(self.index)
+        return found if found is not None and found[0].is_known else None
+
+    def _metadata(self, outcome: BatchOutcome, position: int) -> RecordMetadata:
+        common_ms = self.run.timestamp_ms
+        return outcome.metadata(position, self.timestamp_ms if common_ms is None else common_ms)
 
     def _become_whole(self) -> None:
         """Get a lock and a condition, and be told of the outcome; under ``_WHOLE``."""
@@ -202,9 +336,9 @@ class ProduceFuture(Future[RecordMetadata]):
             return
         super().__init__()
         self._state = "RUNNING"  # a queued record cannot be called back
-        self.is_whole = True  # before the outcome is looked at: see BatchOutcome.add
-        if not self.outcome.is_known:
-            self.outcome.waiting[self] = None
+        self.is_whole = True
+        if self._known() is None:
+            self.run.waiting[self] = None  # whoever tells the outcome looks there, under _WHOLE
         else:
             self._is_late = True
 
@@ -219,27 +353,28 @@ class ProduceFuture(Future[RecordMetadata]):
                 self.settle()
 
     def settle(self) -> None:
-        """Pass the outcome on to those who wait."""
-        error = self.outcome.error
-        if error is not None:
-            # Of its own: each raise makes a traceback longer, and a batch has many futures.
-            self.set_exception(copy.copy(error).with_traceback(None))
+        """Pass the outcome, which is known, on to those who wait."""
+        found = self._known()
+        assert found is not None
+        outcome, position = found
+        if outcome.error is not None:
+            self.set_exception(_own(outcome.error))
         else:
-            self.set_result(self.outcome.metadata(self.position, self.timestamp_ms))
+            self.set_result(self._metadata(outcome, position))
 
     def _observe(self) -> None:
         """Note that somebody reads the outcome; before it is known that is who waits for it."""
         with _WHOLE:
-            if self.outcome.is_known:
-                if not (self.is_observed or self.has_callback):
-                    self.outcome.note_read()
-            else:
+            found = self._known()
+            if found is None:
                 self._become_whole()
+            elif not (self.is_observed or self.has_callback):
+                found[0].note_read()
             self.is_observed = True
 
     def done(self) -> bool:
         """Return whether the record is confirmed or has failed."""
-        return self.outcome.is_known
+        return self._known() is not None
 
     def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:
         """Call ``fn`` with this future once the record is confirmed or has failed."""
@@ -252,14 +387,17 @@ class ProduceFuture(Future[RecordMetadata]):
         Raises:
             TimeoutError: It is not confirmed yet; it may still be.
         """
-        outcome = self.outcome
-        if outcome.is_known and outcome.error is None:
-            return outcome.metadata(self.position, self.timestamp_ms)
-        self._observe()
-        try:
-            return super().result(timeout)
-        except TimeoutError as error:
-            raise self._overdue(error, timeout) from None
+        found = self._known()
+        if found is None or found[0].error is not None:
+            error = self.exception(timeout)
+            if error is not None:
+                try:
+                    raise error
+                finally:
+                    del error  # it and this frame would keep each other
+            found = self._known()
+            assert found is not None
+        return self._metadata(*found)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return why the record was not confirmed, None if it was; ``timeout`` is in seconds.
@@ -268,19 +406,21 @@ class ProduceFuture(Future[RecordMetadata]):
             TimeoutError: Neither is known yet.
         """
         self._observe()
-        if self.outcome.is_known:
-            return super().exception(0)
-        try:
-            return super().exception(timeout)
-        except TimeoutError as error:
-            raise self._overdue(error, timeout) from None
+        found = self._known()
+        if found is None:
+            with contextlib.suppress(TimeoutError):
+                super().exception(timeout)
+            found = self._known()
+        if found is None:
+            why = self.run.awaited(self.index)
+            raise TimeoutError(f"not confirmed within {timeout} s, and still tried: {why}")
+        # Known may come before settled: a callback may look at the next future of its batch.
+        return _own(found[0].error)
 
-    def _overdue(self, error: TimeoutError, timeout: float | None) -> TimeoutError:
-        outcome = self.outcome
-        if outcome.is_known:
-            return error  # the outcome itself
-        why = outcome.reports.awaited(outcome.topic, outcome.partition)
-        return TimeoutError(f"not confirmed within {timeout} s, and still tried: {why}")
+
+def _own(error: Exception | None) -> Exception | None:
+    """Return a copy: each raise makes a traceback longer, and a batch has many futures."""
+    return None if error is None else copy.copy(error).with_traceback(None)
 
 
 _OF_A_WHOLE_FUTURE = frozenset(vars(Future()))
@@ -288,14 +428,12 @@ _OF_A_WHOLE_FUTURE = frozenset(vars(Future()))
 _bare = object.__new__
 
 
-def light_future(outcome: BatchOutcome) -> ProduceFuture:
+def light_future() -> ProduceFuture:
     """Return a future without what ``Future`` needs, in a third of a constructor's time.
 
-    ``outcome`` is one that is never known, until the record is in a batch.
+    ``run`` and ``index`` are to be set.
     """
-    future = _bare(ProduceFuture)
-    future.outcome = outcome
-    return future
+    return _bare(ProduceFuture)
 
 
 class Forgotten:

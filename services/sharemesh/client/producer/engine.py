@@ -15,10 +15,10 @@ from sharemesh.client.errors import (
 )
 from sharemesh.client.metadata.metadata_cache import MetadataCache, nobody_answered
 from sharemesh.client.metadata.missing_topics import ProducedMissing
-from sharemesh.client.producer.accumulator import RecordAccumulator, UnplacedRecord
+from sharemesh.client.producer.accumulator import RecordAccumulator, UnplacedRecords
 from sharemesh.client.producer.batches import Batch, PartitionQueue
-from sharemesh.client.producer.delivery import OutgoingFields, OutgoingRecord, Reports
-from sharemesh.client.producer.leader_discovery import LeaderDiscovery, awaited
+from sharemesh.client.producer.delivery import OutgoingRecord, Reports, SentRecords
+from sharemesh.client.producer.leader_discovery import LeaderDiscovery, awaited, awaited_of_all
 from sharemesh.client.throttle_times import ThrottleTimes
 from sharemesh.client.warm_heap import keep_pages
 from sharemesh.domain.errors import Ends, ErrorCode, policy_of
@@ -49,7 +49,7 @@ class ProducerEngine:
         *,
         reports: Reports,
         on_settled: Callable[[int], None],
-        hand_over: Callable[[], Iterable[OutgoingFields]] = tuple,
+        hand_over: Callable[[], Iterable[SentRecords]] = tuple,
     ) -> None:
         """``hand_over`` returns, once, what senders on other threads have sent since.
 
@@ -82,7 +82,7 @@ class ProducerEngine:
         self._news = LeaderDiscovery(self.leaders, self._clock, self._work.set, self._ended)
         self._requests: dict[asyncio.Task[None], None] = {}
         self._flushing = 0
-        self._empty = asyncio.Event()
+        self._settling = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.records_sent = 0
         self.records_failed = 0
@@ -101,34 +101,44 @@ class ProducerEngine:
         """Fail all records if the send loop died, so that no caller waits forever."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            for request in tuple(self._requests):
-                request.cancel()
-            self._broken = SharemeshError(f"the producer broke down: {error!r}")
-            self.fail_all(self._broken)
+            self._break_down(error)
+
+    def _break_down(self, error: BaseException) -> None:
+        for request in tuple(self._requests):
+            request.cancel()
+        self._broken = SharemeshError(f"the producer broke down: {error!r}")
+        self.fail_all(self._broken)
 
     def add(self, record: OutgoingRecord) -> None:
         """Queue a record; its outcome is told once it is confirmed or has failed."""
-        if self._accumulator.add(record):
-            self._work.set()
+        try:
+            if self._accumulator.add(record):
+                self._work.set()
+        except Exception as error:  # else nobody would hear what became of the others
+            self._break_down(error)
         if self._broken is not None:
             self.fail_all(self._broken)
 
     def take_in(self) -> None:
         """Queue what senders on other threads have sent."""
-        if self._accumulator.add_all(self._hand_over()):
-            self._work.set()
+        try:
+            if self._accumulator.add_all(self._hand_over()):
+                self._work.set()
+        except Exception as error:
+            self._break_down(error)
         if self._broken is not None:
             self.fail_all(self._broken)
 
-    async def flush(self) -> None:
-        """Return when everything queued so far, and since, is confirmed or has failed."""
+    async def flush(self, *, is_last: bool = False) -> None:
+        """Return when what was sent before is confirmed or has failed; ``is_last``: since, too."""
         self._flushing += 1
         self.take_in()
+        mark = self._accumulator.mark()
         self._work.set()
         try:
-            while self._accumulator.unsettled:
-                self._empty.clear()
-                await self._empty.wait()
+            while self._accumulator.unsettled if is_last else self._accumulator.holds(mark):
+                self._settling.clear()
+                await self._settling.wait()
         finally:
             self._flushing -= 1
 
@@ -136,7 +146,7 @@ class ProducerEngine:
         """Flush for at most ``timeout_ms``, fail what is left, close the connections."""
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
-                await self.flush()
+                await self.flush(is_last=True)
         except TimeoutError:
             pass
         finally:
@@ -145,7 +155,8 @@ class ProducerEngine:
                 await cancel_and_wait(*self._requests, *owned)
                 await self._news.close()
             finally:
-                self.fail_all(not_in_time())
+                self._broken = not_in_time()  # of those too that come while connections close
+                self.fail_all(self._broken)
                 await self._caller.close()
 
     async def partitions_for(self, topic: str, *, timeout_ms: int) -> int:
@@ -166,27 +177,31 @@ class ProducerEngine:
         """Return in words what records of a topic wait for; from any thread."""
         return awaited(self.leaders, self._accumulator.queues, topic, partition)
 
+    def awaited_of_all(self) -> str:
+        """Return in words what records wait for; from any thread."""
+        found = self._accumulator
+        return awaited_of_all(self.leaders, found.queues, found.unknown_topics())
+
     # ---- records that are settled ----------------------------------------------------------------
 
-    def _drop(self, unplaced: Iterable[UnplacedRecord], error: Exception) -> None:
+    def _drop(self, unplaced: Iterable[UnplacedRecords], error: Exception) -> None:
         for each in unplaced:
-            each.outcome.fail(error)
-            self.records_failed += 1
-            self._settled(1, each.record.size_bytes)
+            self._accumulator.drop(each, error)
+            self.records_failed += len(each.contents)
+        self._settling.set()
 
     def _settled(self, count: int, size_bytes: int) -> None:
         self._accumulator.settle(count, size_bytes)
-        if not self._accumulator.unsettled:
-            self._empty.set()
+        self._settling.set()
 
     def fail_all(self, error: Exception) -> None:
         """Fail everything that is not confirmed; nothing of it may be under way any more."""
-        self._accumulator.add_all(self._hand_over())
         self._fail_unplaced(error)
         for queue in self._accumulator.queues:
             while queue.batches:
                 self._fail(queue, error)
-        self._empty.set()
+        self.records_failed += self._accumulator.refuse(self._hand_over(), error)
+        self._settling.set()
 
     def _fail_unplaced(self, error: Exception) -> None:
         """Fail what waits for metadata: without a change it will not come."""
@@ -235,11 +250,13 @@ class ProducerEngine:
         """Take in what was added, and what metadata shows of its topics."""
         self.take_in()
         accumulator = self._accumulator
-        for name in accumulator.topics():
-            accumulator.learn(name, self.leaders.topic(name))
+        try:
+            for name in accumulator.topics():
+                accumulator.learn(name, self.leaders.topic(name))
+        except Exception as error:
+            self._break_down(error)
         self._stale.update(accumulator.unknown_topics())
-        if not accumulator.unsettled:
-            self._empty.set()
+        self._settling.set()
 
     def _address(self, queue: PartitionQueue) -> str | None:
         leader = queue.asked = self.leaders.leader(*queue.key)
@@ -273,7 +290,7 @@ class ProducerEngine:
         self._look()
         for name in self._accumulator.unknown_topics():
             if name in names:
-                self._missing.wanted(name, self._accumulator.since_ms(name))
+                self._missing.wanted(name, *self._accumulator.waits(name))
         self._work.set()
 
     async def _identified(self) -> bool:
@@ -326,7 +343,9 @@ class ProducerEngine:
         room = self._request_bytes
         group: list[tuple[PartitionQueue, Collection[Batch]]] = []
         for queue in queues:
-            batches = self._accumulator.take(queue, self._request_bytes)
+            batches = self._accumulator.take(
+                queue, self._request_bytes, all_of_it=self._flushing > 0
+            )
             for batch in batches:
                 if not batch.is_sealed:
                     batch.finish(

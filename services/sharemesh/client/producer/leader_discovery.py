@@ -1,7 +1,7 @@
 """Finds the next leader of partitions with a long-poll metadata request."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from sharemesh.client.errors import SharemeshError
 from sharemesh.client.metadata.metadata_cache import MetadataCache
@@ -118,6 +118,16 @@ def awaited(
         if queue.topic == topic and queue.batches and partition in (None, queue.partition)
     ]
     return "; ".join(found[:TOLD_MAX]) or f"topic {topic}: the answer is on its way"
+
+
+def awaited_of_all(
+    leaders: MetadataCache, queues: Collection[PartitionQueue], unknown: Iterable[str]
+) -> str:
+    """Return what records wait for: those of unknown topics, and those in batches."""
+    topics = dict.fromkeys(unknown)
+    topics |= {queue.topic: None for queue in tuple(queues) if queue.batches}
+    found = [awaited(leaders, queues, topic, None) for topic in tuple(topics)[:TOLD_MAX]]
+    return "; ".join(found) or "the answer is on its way"
 
 
 def _of(leaders: MetadataCache, queue: PartitionQueue) -> str:

@@ -5,13 +5,11 @@ from typing import Any
 
 from sharemesh.client.config import ClientConfig
 from sharemesh.client.errors import IllegalArgumentError, MessageTooLargeError
+from sharemesh.client.producer.delivery import RECORD_OVERHEAD_BYTES
 from sharemesh.client.records import Headers
 from sharemesh.client.tracing import with_trace_context
 from sharemesh.codec.batch_frame import HEADER_BYTES
 from sharemesh.ports.clock import Clock
-
-RECORD_OVERHEAD_BYTES = 32
-"""Counted against buffer.memory for each record besides its key, value and headers."""
 
 _TIMESTAMP_MAX = 2**63 - 1
 
@@ -21,14 +19,31 @@ RecordContent = tuple[bytes | None, bytes | None, Headers, int, int]
 HeadersLike = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 
+def check_topic(topic: str) -> None:
+    """Check the name of a topic.
+
+    Raises:
+        IllegalArgumentError: It is blank.
+    """
+    if not topic or topic.isspace():
+        raise IllegalArgumentError("the topic must not be blank")
+
+
 class RecordSerializer:
-    """The serializers and size bounds of one producer."""
+    """The serializers and size bounds of one producer.
+
+    Attributes:
+        takes_bytes: Whether a value of bytes is sent as it is.
+        value_bytes_max: Largest value of a record that has nothing else.
+    """
 
     def __init__(self, config: ClientConfig, clock: Clock) -> None:
         self._key = config.function("key.serializer")
         self._value = config.function("value.serializer")
         self._size_max = config.number("max.request.size") - HEADER_BYTES
         self._wall_ms = clock.wall_ms
+        self.takes_bytes = self._value is None
+        self.value_bytes_max = self._size_max - RECORD_OVERHEAD_BYTES
 
     def content(  # of every record: see tests/bench/peer.py before it grows
         self,
@@ -45,8 +60,7 @@ class RecordSerializer:
             IllegalArgumentError: The topic is blank, or partition or timestamp negative.
             MessageTooLargeError: It does not fit into max.request.size.
         """
-        if not topic or topic.isspace():
-            raise IllegalArgumentError("the topic must not be blank")
+        check_topic(topic)
         if partition is not None and partition < 0:
             raise IllegalArgumentError(f"partition {partition} is negative")
         if timestamp_ms is None:

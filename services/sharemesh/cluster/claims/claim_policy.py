@@ -26,6 +26,7 @@ class ClaimSettings:
     store_retry_ms: int = 500  # while the coordination store does not answer
     backoff_min_ms: int = 200  # after a failed start, doubling
     backoff_max_ms: int = 30_000
+    unanswered_max_ms: int = 30_000  # the same where no log was found to be corrupt
     parallel_claims: int = 64
     parallel_starts: int = 32
 

@@ -55,6 +55,7 @@ class ClaimStore:
         self._claim_key = keys.claim(partition)
         self._assignment_key = keys.assignment(partition)
         self._trouble_key = keys.trouble(partition)
+        self._seen_key = keys.seen_partition(partition)
         self._noted_trouble = False
 
     async def take(self, session: Session) -> HeldClaim | None:
@@ -152,11 +153,12 @@ class ClaimStore:
         _log.debug("partition %s epoch %d: claim given up", self.name, held.epoch)
 
     async def forget(self, held: HeldClaim) -> None:
-        """Delete the claim and all that is known of a partition whose directories are freed."""
-        await self._coordination.commit(
-            [self._guard(held)],
-            [Delete(self._claim_key), Delete(self._assignment_key), Delete(self._trouble_key)],
-        )
+        """Delete the claim and all that is known of a partition whose directories are freed.
+
+        What its leader saw of it may have been written once more since the topic went (KRL-18).
+        """
+        known = (self._claim_key, self._assignment_key, self._trouble_key, self._seen_key)
+        await self._coordination.commit([self._guard(held)], [Delete(key) for key in known])
         self._policy.note_released(self._partition, held.revision)
 
     async def note_trouble(self, session: Session, why: str) -> None:

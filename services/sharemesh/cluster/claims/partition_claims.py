@@ -55,7 +55,8 @@ class PartitionClaim(Leadership[HeldClaim]):
         turns: ClaimTurns,
     ) -> None:
         settings = policy.settings
-        super().__init__(policy.clock, Backoff(settings.backoff_min_ms, settings.backoff_max_ms))
+        backoff = Backoff(settings.backoff_min_ms, settings.backoff_max_ms)
+        super().__init__(policy.clock, backoff, settings.unanswered_max_ms)
         self.partition = partition
         self.settled = asyncio.Event()
         self.settled.set()
@@ -115,7 +116,8 @@ class PartitionClaim(Leadership[HeldClaim]):
     async def _hold(self, held: HeldClaim) -> None:
         # Who is cut off from the store sees its old claim for a while. Should the topic have been
         # deleted meanwhile, no fence is left: another start would leave files that nobody frees.
-        failed = await self._lead(held, above=self.epoch if held.epoch <= self.epoch else 0)
+        used = max(self.epoch, self._policy.view.lead_above(self.partition))
+        failed = await self._lead(held, above=used if held.epoch <= used else 0)
         if not held.session.valid:
             return
         if failed:
@@ -204,7 +206,7 @@ class PartitionClaim(Leadership[HeldClaim]):
         await self._wait(STALE_VIEW_WAIT_MS)
 
     def _back_off(self) -> None:
-        self._retry_ms = self._clock.now_ms() + self._backoff.next_ms()
+        self._retry_ms = self._clock.now_ms() + self._rest_ms_after_failure()
 
 
 class PartitionClaims(Leaderships[TopicPartition, PartitionClaim]):

@@ -23,6 +23,7 @@ class TermSettings:
     store_retry_ms: int = 500  # while the coordination store does not answer
     backoff_min_ms: int = 200  # after a failed start, doubling
     backoff_max_ms: int = 30_000
+    unanswered_max_ms: int = 30_000  # the same where no log was found to be corrupt
     failed_rest_ms: int = 300_000  # after a failed start, do not ask others to hand over
 
 

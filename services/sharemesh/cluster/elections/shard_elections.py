@@ -52,7 +52,8 @@ class ShardTerm(Leadership[_Election]):
         clock: Clock,
     ) -> None:
         settings = ranking.settings
-        super().__init__(clock, Backoff(settings.backoff_min_ms, settings.backoff_max_ms))
+        backoff = Backoff(settings.backoff_min_ms, settings.backoff_max_ms)
+        super().__init__(clock, backoff, settings.unanswered_max_ms)
         self.shard = shard
         self.name = election_name(ranking.kind, shard)
         self._coordination = coordination
@@ -138,7 +139,7 @@ class ShardTerm(Leadership[_Election]):
         if failed:
             _log.warning("shard %s epoch %d: not led: %s", self.name, self.epoch, self.last_error)
             self._failed_ms = self._clock.now_ms()
-            await self._clock.sleep_ms(self._backoff.next_ms())
+            await self._clock.sleep_ms(self._rest_ms_after_failure())
 
     async def _start_host(self) -> None:
         await self._host.start_shard(self.shard, self.epoch)

@@ -27,6 +27,8 @@
     typed-acls/<type>/<rule id>     access rules of types of resources that 0.1.0 does not know
     quotas/<type>/named/<name>      quotas of one principal or group
     quotas/<type>/default           quotas of all others of a type
+    users/<name>                    what is kept of a user's password
+    login-secret                    what salts of users are made with who do not exist
 """
 
 from sharemesh.domain.errors import RefusedError
@@ -81,6 +83,8 @@ class Keys:
         self.acls = f"{self.prefix}acls/"
         self.typed_acls = f"{self.prefix}typed-acls/"
         self.quotas = f"{self.prefix}quotas/"
+        self.users = f"{self.prefix}users/"
+        self.login_secret = f"{self.prefix}login-secret"
 
     def member(self, node_id: NodeId) -> str:
         """Return the registration of a node."""
@@ -154,6 +158,10 @@ class Keys:
         """Return the quotas of an entity; its name may hold any character."""
         place = "default" if entity.name is None else f"{NAMED}{entity.name}"
         return f"{self.quotas}{entity.entity_type.value}/{place}"
+
+    def user(self, name: str) -> str:
+        """Return what is kept of a user's password; the name may hold any character."""
+        return f"{self.users}{name}"
 
     def group_config(self, group_id: GroupId) -> str:
         """Return the settings of a group; its id may hold any character."""

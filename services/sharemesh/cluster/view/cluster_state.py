@@ -18,6 +18,7 @@ from sharemesh.cluster.store.records import (
     Trouble,
 )
 from sharemesh.cluster.store.seen_records import decode_seen
+from sharemesh.cluster.store.user_records import Credentials, decode_user
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition, parse_topic_id
 from sharemesh.domain.quota.bounds import QuotaBounds
@@ -49,6 +50,7 @@ class StateChanges:
     configs: bool = False
     acls: bool = False
     quotas: bool = False
+    users: bool = False
     elections: set[str] = field(default_factory=set)
     partitions: set[TopicPartition] = field(default_factory=set)
     deletions: bool = False
@@ -80,6 +82,7 @@ class ClusterState:
         self.share_version: int | None = None
         self.acls: dict[str, AclRule] = {}
         self.quotas = QuotaBounds()
+        self.users: dict[str, Credentials] = {}
         self.unreadable: dict[str, str] = {}
         self._rooms: dict[str, Callable[[str, KeyValue | None, StateChanges], None]] = {
             "cluster": self._cluster,
@@ -100,6 +103,7 @@ class ClusterState:
             "acls": self._acl,
             "typed-acls": self._typed_acl,
             "quotas": self._quota,
+            "users": self._user,
         }
 
     def apply(self, key: str, current: KeyValue | None, changes: StateChanges) -> None:
@@ -239,6 +243,12 @@ class ClusterState:
         self.quotas.put(entity, {})
         if current is not None:
             self.quotas.put(entity, decode_quotas(entity, current.value).known)
+
+    def _user(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
+        changes.users = True
+        self.users.pop(rest, None)
+        if current is not None:
+            self.users[rest] = decode_user(current.value).known
 
 
 def _stored(value: Value, key_value: KeyValue) -> Stored[Value]:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 
-from sharemesh.cluster.store.keys import CONTROLLER, Keys, election_name
+from sharemesh.cluster.store.keys import CONTROLLER, Keys, election_name, parse_partition_path
 from sharemesh.cluster.store.records import AssignmentState, ClusterRecord
 from sharemesh.cluster.view.cluster_state import ClusterState, StateChanges
 from sharemesh.domain.group_config import GroupConfig
@@ -45,6 +45,9 @@ GROUP_CONFIG_CACHE_BYTES = 8 * 1024 * 1024
 SHARE_VERSION_DEFAULT = 1
 RESTART_MS = 1_000
 
+FALLEN_MAX = 100_000
+"""Of how many partitions a leader epoch is remembered that the store has forgotten."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -57,6 +60,7 @@ class WatchedView:
         self.keys = Keys(cluster_id)
         self.tables = ClusterState(self.keys)
         self.generation = 0  # how many snapshots were taken; revisions may fall in between
+        self._fallen: dict[TopicPartition, int] = {}  # leader epochs before they fell, or went
         self._subscribers: dict[int, Callable[[StateChanges], None]] = {}
         self._next_subscriber = 0
         self._changes = StateChanges()
@@ -297,6 +301,10 @@ class WatchedView:
         epoch = self.tables.epochs.get(election)
         return epoch.value if epoch else 0
 
+    def lead_above(self, partition: TopicPartition) -> int:
+        """Return the leader epoch that the store has forgotten; 0: none (KRL-17)."""
+        return self._fallen.get(partition, 0)
+
     def election_vanished(
         self, election: str, leadership: ElectedLeadership, generation: int
     ) -> bool:
@@ -355,6 +363,8 @@ class WatchedView:
                     await self._take_snapshot(item)
                 else:
                     self.tables.revision = item.revision
+                    if item.current is None:
+                        self._note_deleted(item.key)
                     self.tables.apply(item.key, item.current, self._changes)
                 self._announce()
 
@@ -365,9 +375,30 @@ class WatchedView:
             if number % SNAPSHOT_SLICE_KEYS == SNAPSHOT_SLICE_KEYS - 1:
                 await self._clock.sleep_ms(0)
         tables.revision = snapshot.revision
+        self._note_fallen(tables)
         self.tables = tables
         self.generation += 1
         self._changes.everything = True
+
+    def _note_fallen(self, tables: ClusterState) -> None:
+        """Remember leader epochs that are higher than those of a store that was restored."""
+        for partition, before in self.tables.assignments.items():
+            now = tables.assignments.get(partition)
+            if now is None or now.value.leader_epoch < before.value.leader_epoch:
+                self._note_epoch(partition, before.value.leader_epoch)
+
+    def _note_deleted(self, key: str) -> None:
+        """Remember the leader epoch of a partition whose topic may be attached again (KTP-3)."""
+        path = key.removeprefix(self.keys.assignments)
+        partition = parse_partition_path(path) if path != key else None
+        before = None if partition is None else self.tables.assignments.get(partition)
+        if partition is not None and before is not None:
+            self._note_epoch(partition, before.value.leader_epoch)
+
+    def _note_epoch(self, partition: TopicPartition, leader_epoch: int) -> None:
+        self._fallen[partition] = max(self._fallen.pop(partition, 0), leader_epoch)
+        while len(self._fallen) > FALLEN_MAX:
+            del self._fallen[next(iter(self._fallen))]
 
     def _announce(self) -> None:
         """Tell subscribers once for all changes of this turn of the loop."""

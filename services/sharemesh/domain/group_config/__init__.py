@@ -33,7 +33,7 @@ class GroupConfig:
     session_timeout_ms: int = 45_000  # share.session.timeout.ms
     heartbeat_interval_ms: int = 5_000  # share.heartbeat.interval.ms
     assignment_interval_ms: int = 1_000  # share.assignment.interval.ms
-    in_flight_limit_type: InFlightLimitType = InFlightLimitType.SPAN  # not Kafka's (spec WIN)
+    in_flight_limit_type: InFlightLimitType = InFlightLimitType.LOCKS  # Kafka's: SPAN (spec WIN)
     partition_max_runs: int = 100_000  # share.partition.max.runs: not Kafka's (WIN-4)
     paused: bool = False  # share.paused: not a setting of Kafka (spec PAU)
     retry: RetryDelays = NO_DELAYS  # share.retry.*: not Kafka's

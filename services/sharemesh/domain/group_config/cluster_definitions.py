@@ -84,7 +84,7 @@ _GROUP_SETTINGS = (
     ),
     *_triple(
         "partition.max.record.locks",
-        "Records of a share partition that may be in flight at once.",
+        "Records of a share partition that members may hold at once.",
         default=(2_000, 100, 10_000),
         low=(100, 100, 2_000),
         high=(4_000, 2_000, 10_000),

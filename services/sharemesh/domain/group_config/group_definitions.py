@@ -69,7 +69,8 @@ GROUP_CONFIGS = by_name(
         ),
         _bounded(
             PARTITION_MAX_RECORD_LOCKS,
-            "How many records of one share partition may be in flight at once.",
+            "How many records of one share partition members may hold at once; with "
+            "share.in.flight.limit.type=span how many may be in flight.",
             minimum=100,
         ),
         ConfigDefinition(
@@ -147,7 +148,7 @@ GROUP_CONFIGS = by_name(
         ConfigDefinition(
             IN_FLIGHT_LIMIT_TYPE,
             ValueKind.CHOICE,
-            "span",
+            "locks",
             "What share.partition.max.record.locks bounds: locks counts the records that members "
             "hold, so that one slow record keeps nothing back; span counts all offsets from the "
             "start offset on, as Kafka does.",

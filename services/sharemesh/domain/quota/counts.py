@@ -26,18 +26,29 @@ class OpenCounts:
 
 
 class HeldRecords:
-    """What one principal holds, of counts that others keep too; locks add and subtract here."""
+    """What one principal holds; locks that it bounds count here themselves, record by record.
 
-    __slots__ = ("_counts", "_freed", "_name")
+    Attributes:
+        count: Records that are held.
+        reserved: Records that fetches which are under way may come to hold.
+        is_awaited: Whether somebody waits for room; else nobody is told that there is more.
+    """
 
-    def __init__(self, counts: OpenCounts, name: str, freed: Callable[[str], None]) -> None:
-        """``freed`` is called with the name each time fewer are held."""
-        self._counts = counts
+    __slots__ = ("_freed", "_name", "count", "is_awaited", "reserved")
+
+    def __init__(self, name: str, freed: Callable[[str], None]) -> None:
+        """``freed`` is called with the name when fewer are held and somebody waits."""
         self._name = name
         self._freed = freed
+        self.count = 0
+        self.reserved = 0
+        self.is_awaited = False
 
-    def add(self, difference: int) -> None:
-        """Count more, or fewer."""
-        self._counts.add(self._name, difference)
-        if difference < 0:
-            self._freed(self._name)
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing would be lost if it were forgotten."""
+        return not (self.count or self.reserved or self.is_awaited)
+
+    def tell(self) -> None:
+        """Say that there is more room."""
+        self._freed(self._name)

@@ -22,39 +22,36 @@ class RateAccount:
 
     Who begins to take reserves what it may get at most, so that those who take at the same time
     do not all take the same units; when it ends, what it really got is taken.
+
+    Attributes:
+        rate: Units a second.
+        burst: The most that can be taken at once without a debt.
+        lot: The most to take at a time, at least 1.
     """
 
-    __slots__ = ("_at_ms", "_rate", "_reserved", "_tokens")
+    __slots__ = ("_at_ms", "_reserved", "_tokens", "burst", "lot", "rate")
 
     def __init__(self, rate: float, now_ms: int) -> None:
-        self._rate = rate
+        self._set(rate)
         self._tokens = self.burst
         self._reserved = 0
         self._at_ms = now_ms
 
-    @property
-    def rate(self) -> float:
-        """Units a second."""
-        return self._rate
-
-    @property
-    def burst(self) -> float:
-        """The most that can be taken at once without a debt."""
-        return self._rate * BURST_MS / 1_000
-
-    @property
-    def lot(self) -> int:
-        """The most to take at a time, at least 1."""
-        return max(1, int(self._rate * LOT_MS / 1_000))
+    def _set(self, rate: float) -> None:
+        self.rate = rate
+        self.burst = rate * BURST_MS / 1_000
+        self.lot = max(1, int(rate * LOT_MS / 1_000))
 
     def change(self, rate: float, now_ms: int) -> None:
         """Set another rate from now on; a debt stays, and is paid by the new rate."""
         self._pay(now_ms)
-        self._rate = rate
+        self._set(rate)
         self._tokens = min(self._tokens, self.burst)
 
     def is_open(self, now_ms: int) -> bool:
         """Return whether somebody may take now: no debt, also if all that is reserved is taken."""
+        if self._tokens >= self._reserved:
+            return True  # time only adds to it
         self._pay(now_ms)
         return self._tokens >= self._reserved
 
@@ -67,32 +64,34 @@ class RateAccount:
         """Reserve what may be taken."""
         self._reserved += amount
 
-    def end(self, reserved: int, taken: float, now_ms: int) -> None:
-        """Take what came of a reservation; it may be more, as batches are never cut."""
+    def end(self, reserved: int, taken: float, now_ms: int) -> bool:
+        """Take what came of a reservation; it may be more, as batches are never cut.
+
+        Return whether there is a debt now.
+        """
         self._pay(now_ms)
         self._reserved -= reserved
         self._tokens -= taken
-
-    @property
-    def owes(self) -> bool:
-        """Whether there was a debt when something was taken last."""
         return self._tokens < 0
 
     def debt_ms(self, now_ms: int) -> int:
         """Return how long it takes to pay the debt (Kafka's throttle time); 0 without one."""
+        if self._tokens >= 0:
+            return 0
         self._pay(now_ms)
         if self._tokens >= 0:
             return 0
         owed = -self._tokens * 1_000
-        if owed >= self._rate * _DEBT_MAX_MS:  # asked first: a tiny rate divides to infinity
+        if owed >= self.rate * _DEBT_MAX_MS:  # asked first: a tiny rate divides to infinity
             return _DEBT_MAX_MS
-        return ceil(owed / self._rate)
+        return ceil(owed / self.rate)
 
     def _pay(self, now_ms: int) -> None:
         passed_ms = now_ms - self._at_ms
         if passed_ms > 0:
             self._at_ms = now_ms
-            self._tokens = min(self._tokens + self._rate * passed_ms / 1_000, self.burst)
+            tokens = self._tokens + self.rate * passed_ms / 1_000
+            self._tokens = tokens if tokens < self.burst else self.burst
 
 
 class RateAccounts:
@@ -102,13 +101,23 @@ class RateAccounts:
     can be forgotten, all who come later share one.
     """
 
-    def __init__(self, accounts_max: int = ACCOUNTS_MAX) -> None:
+    def __init__(
+        self,
+        accounts_max: int = ACCOUNTS_MAX,
+        forgotten: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        """``forgotten`` is called with the name of each account that is of no more use."""
         self._accounts_max = accounts_max
+        self._forgotten = forgotten
         self._accounts: dict[str, RateAccount] = {}
         self._of_others: RateAccount | None = None
 
     def __len__(self) -> int:
         return len(self._accounts)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether this one has an account of its own."""
+        return name in self._accounts
 
     def of(self, name: str, rate: float, now_ms: int) -> RateAccount:
         """Return the account of a principal or group, at the rate that binds it now."""
@@ -139,5 +148,7 @@ class RateAccounts:
     def _forget_full(self, now_ms: int) -> None:
         for name in [name for name, _ in zip(self._accounts, range(_LOOKED_AT), strict=False)]:
             account = self._accounts.pop(name)
-            if not account.is_full(now_ms):
+            if account.is_full(now_ms):
+                self._forgotten(name)
+            else:
                 self._accounts[name] = account  # looked at again after all others

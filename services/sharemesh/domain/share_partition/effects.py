@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.handed_lock import HandedLock
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.state_batch import StateBatch
 
@@ -37,7 +38,8 @@ class Initialized:
 class WriteState(NamedTuple):
     """Make these batches durable, then send ``StateWritten`` (spec PER-1, PER-2).
 
-    If ``is_delayed``, some have a not-before, which is monotonic time here (RTY-7).
+    If ``is_delayed``, some have a not-before, which is monotonic time here (RTY-7). ``hand_over``
+    are locks for the next leader, with the last write of this one (HND-5).
     """
 
     write_id: int
@@ -49,6 +51,7 @@ class WriteState(NamedTuple):
     cause: Cause
     member_id: MemberId
     is_delayed: bool = False
+    hand_over: tuple[HandedLock, ...] = ()
 
 
 class AcquiredRun(NamedTuple):

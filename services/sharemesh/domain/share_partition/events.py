@@ -5,6 +5,7 @@ machine, and comes back in the effect that answers. What comes once for each cal
 named tuple, which costs half of a frozen dataclass to make.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig, IsolationLevel
+from sharemesh.domain.handed_lock import HandedLock
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.packed_batches import StateBatches
 from sharemesh.domain.quota.counts import HeldRecords
@@ -58,11 +60,18 @@ class Initialize:
     """Somebody needs the share partition: EMPTY goes to INITIALIZING (spec INI-3)."""
 
 
+def uncounted(_: str) -> HeldRecords | None:
+    """Count the records of nobody: no quota bounds them."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class StateRead:
     """The share coordinator answered the read (spec INI-4..13).
 
-    The not-before of a batch is monotonic time here, 0 if it has passed (RTY-8).
+    The not-before of a batch is monotonic time here, 0 if it has passed (RTY-8). ``handed_over``
+    are the locks that the leader before handed over to this one, ascending (HND-7); ``tally_of``
+    counts those of a principal, if a quota bounds its records (QUO-12).
     """
 
     error: ErrorCode
@@ -70,6 +79,8 @@ class StateRead:
     start_offset: int = -1
     batches: StateBatches = ()
     message: str = ""
+    handed_over: tuple[HandedLock, ...] = ()
+    tally_of: Callable[[str], HeldRecords | None] = uncounted
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +129,25 @@ class Acknowledge(NamedTuple):
     """A member says what became of records it holds; all or nothing (spec ACK).
 
     ``draw`` is chance, from -1 to 1, for the jitter of the group's back-off (RTY-4).
+    ``acquired_in`` is the earlier leader epoch in which they were acquired; 0: this one. Only with
+    an earlier one it matters which ``principal`` speaks (HND-10).
     """
 
     request_id: int
     member_id: MemberId
     batches: tuple[AcknowledgementBatch, ...]
     draw: float = 0.0
+    acquired_in: int = 0
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMember:
-    """The member's session ended: all that it holds is released (spec REL)."""
+    """The session of a principal's member ended: all that it holds is released (spec REL)."""
 
     request_id: int
     member_id: MemberId
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +163,7 @@ class StateWritten(NamedTuple):
     write_id: int
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
+    keeps_locks: bool = False  # the share coordinator keeps what ``HandOver`` sent (HND-5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +193,16 @@ class Configure:
 
 
 @dataclass(frozen=True, slots=True)
+class HandOver:
+    """This leader decides nothing more; the locks of members that go on are sent away (HND-5).
+
+    ``goes_on`` returns the principal of one that does, else "".
+    """
+
+    goes_on: Callable[[MemberId], str]
+
+
+@dataclass(frozen=True, slots=True)
 class Fence:
     """Leadership is gone or the state moved on: nothing is granted any more (PER-9)."""
 
@@ -192,5 +219,6 @@ Event = (
     | Tick
     | WriteAgain
     | Configure
+    | HandOver
     | Fence
 )

@@ -1,6 +1,6 @@
 """The share partition at its leader: one door, events in, ordered effects out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.errors import ErrorCode, RefusedError, drops_partition, seen_by_client
@@ -28,6 +28,7 @@ from sharemesh.domain.share_partition.events import (
     Configure,
     Event,
     Fence,
+    HandOver,
     Initialize,
     Lifecycle,
     LogStartMoved,
@@ -41,6 +42,7 @@ from sharemesh.domain.share_partition.events import (
 from sharemesh.domain.share_partition.rules.acknowledge import acknowledge
 from sharemesh.domain.share_partition.rules.acquire import acquire
 from sharemesh.domain.share_partition.rules.expiry import Expiry, release_member
+from sharemesh.domain.share_partition.rules.hand_over import held_locks, holders
 from sharemesh.domain.share_partition.rules.pending_transitions import (
     WRITE_BATCHES_MAX,
     PendingTransitions,
@@ -93,6 +95,7 @@ class SharePartition:
             Tick: self._tick,
             WriteAgain: self._write_again,
             Configure: self._configure,
+            HandOver: self._hand_over,
             Fence: self._fence,
         }
 
@@ -112,13 +115,10 @@ class SharePartition:
             flight.pack()
         if bar and flight.bar < bar and _WAKE not in effects:  # WIN-7
             effects.append(_WAKE)
-        waiting, delayed = flight.locks.waiting, flight.delays.waiting
-        if waiting and (self._announced_ms is None or waiting[0][0] < self._announced_ms):
-            self._announced_ms = waiting[0][0]
-            effects.append(WakeAt(self._announced_ms))
-        if delayed and (self._announced_ms is None or delayed[0][0] < self._announced_ms):
-            self._announced_ms = delayed[0][0]
-            effects.append(WakeAt(self._announced_ms))
+        for waiting in (flight.locks.waiting, flight.delays.waiting):
+            if waiting and (self._announced_ms is None or waiting[0][0] < self._announced_ms):
+                self._announced_ms = waiting[0][0]
+                effects.append(WakeAt(self._announced_ms))
         return tuple(effects)
 
     def validate(self) -> None:
@@ -203,6 +203,11 @@ class SharePartition:
         """Whether a write of expired locks failed: ``WriteAgain`` is due some time later (LK-6)."""
         return self._unwritten is not None
 
+    def unwritten_cause(self, offset: int) -> Cause:
+        """Return why a record is what it is, if that waits for ``WriteAgain``."""
+        causes = [each[4] for each in self._unwritten or () if each[0] <= offset <= each[1]]
+        return causes[-1] if causes else Cause.UNSPECIFIED
+
     @property
     def write_count(self) -> int:
         """Write ids used so far; the next operation that may write gets the next one."""
@@ -247,6 +252,10 @@ class SharePartition:
         active = self._state is Lifecycle.ACTIVE and not self.config.paused
         return active and can_acquire(self._flight)
 
+    def holders(self, among: Callable[[MemberId], bool]) -> Iterator[MemberId]:
+        """Yield the members, among some, that hold a record (HND-4)."""
+        return holders(self._flight, among)
+
     def state_at(self, offset: int) -> RecordView | None:
         """Return what is known of one offset, or None if it is not in the cache."""
         views = record_views(self._flight, offset, offset)
@@ -280,7 +289,7 @@ class SharePartition:
         # INI-15
         return [Initialized(ErrorCode.LEADER_NOT_AVAILABLE, f"the share partition {self._is()}")]
 
-    def _state_read(self, event: StateRead, _: int) -> list[Effect]:
+    def _state_read(self, event: StateRead, now_ms: int) -> list[Effect]:
         if self._state is not Lifecycle.INITIALIZING:
             return []
         if event.error is not ErrorCode.NONE:
@@ -296,16 +305,15 @@ class SharePartition:
         fault = fault_in(event, event.start_offset)
         if fault is not None:
             return self._failed(ErrorCode.UNKNOWN_SERVER_ERROR, fault)
-        load(self._flight, event.start_offset, event.batches)
+        load(self._flight, event.start_offset, event.batches, event, now_ms)
         return self._activated()
 
     def _start_offset_resolved(self, event: StartOffsetResolved, _: int) -> list[Effect]:
         if self._state is not Lifecycle.INITIALIZING:
             return []
         if event.error is not ErrorCode.NONE:
-            why = event.message or event.error.name
-            message = f"the start offset could not be looked up in the log: {why}"
-            return self._failed(event.error, message)
+            what = "the start offset could not be looked up in the log"
+            return self._failed(event.error, f"{what}: {event.message or event.error.name}")
         load(self._flight, event.start_offset, ())  # not written before the next write (INI-5)
         return self._activated()
 
@@ -340,7 +348,7 @@ class SharePartition:
         if self._state not in _IN_USE:
             return [self._turned_away(event.request_id)]
         changes = self._changes()
-        release_member(self._flight, event.member_id, changes)
+        release_member(self._flight, event.member_id, changes, event.principal)
         return self._written(changes, event.request_id, event.member_id, Cause.SESSION_CLOSE)
 
     def _written(
@@ -366,8 +374,8 @@ class SharePartition:
                 changes = by_member[member_id] = self._changes()
             return changes
 
-        self._announced_ms = self._earliest_ms()
-        if self._announced_ms is None:
+        self._announced_ms = self._flight.earliest_ms
+        if self._announced_ms is None or self._state is Lifecycle.FENCED:
             return [WakeAt(None)]
         if self._announced_ms > now_ms:
             return [WakeAt(self._announced_ms)]
@@ -379,20 +387,12 @@ class SharePartition:
             self._pending[changes.write_id] = (changes, None)
             effects.append(self._write(changes, member_id, Cause.LOCK_EXPIRY))
         if expiry.record_count:
-            expired = LocksExpired(expiry.record_count, expiry.lapses())
-            effects += [expired, WakeWaiters()]  # LK-7, LK-10
+            effects += [LocksExpired(expiry.record_count, expiry.lapses()), _WAKE]  # LK-7, LK-10
         elif is_due:
             effects.append(WakeWaiters())  # RTY-3
-        self._announced_ms = self._earliest_ms()
+        self._announced_ms = self._flight.earliest_ms
         effects.append(WakeAt(self._announced_ms))
         return effects
-
-    def _earliest_ms(self) -> int | None:
-        """Return when the next lock ends or the next delay does, or None."""
-        lock_ms, delay_ms = self._flight.locks.earliest_ms(), self._flight.delays.earliest_ms()
-        if lock_ms is None or delay_ms is None:
-            return delay_ms if lock_ms is None else lock_ms
-        return min(lock_ms, delay_ms)
 
     def _write_again(self, _: WriteAgain, __: int) -> list[Effect]:
         """Write what ended locks left; even where nothing is, the start offset may have moved."""
@@ -409,10 +409,8 @@ class SharePartition:
         return effects
 
     def _log_start_moved(self, event: LogStartMoved, _: int) -> list[Effect]:
-        if self._state is not Lifecycle.ACTIVE:
-            return []
-        moved = move_log_start(self._flight, event.log_start_offset)
-        return [WakeWaiters()] if moved else []
+        is_active = self._state is Lifecycle.ACTIVE
+        return [_WAKE] if is_active and move_log_start(self._flight, event.log_start_offset) else []
 
     def _state_written(self, event: StateWritten, _: int) -> list[Effect]:
         pending = self._pending.pop(event.write_id, None)
@@ -422,9 +420,7 @@ class SharePartition:
         if event.error is not _NONE:
             return self._write_failed(changes, request_id, event)
         available = changes.commit()  # ACK-18; nothing to do for expired locks (LK-6)
-        effects: list[Effect] = []
-        if request_id is not None:
-            effects.append(Answered(request_id, _NONE))
+        effects: list[Effect] = [] if request_id is None else [Answered(request_id, _NONE)]
         if move_start_offset(self._flight) or available:
             effects.append(WakeWaiters())
         return effects
@@ -442,8 +438,7 @@ class SharePartition:
         else:
             if changes.unlocked:
                 self._unwritten = [*(self._unwritten or ()), *changes.unlocked]  # RS-11
-            message = event.message or event.error.name.lower()
-            effects.append(Answered(request_id, error, message))
+            effects.append(Answered(request_id, error, event.message or event.error.name.lower()))
         if wake:
             effects.append(WakeWaiters())
         if drops_partition(error) and self._state is not Lifecycle.FENCED:  # PER-9
@@ -453,6 +448,15 @@ class SharePartition:
     def _configure(self, event: Configure, _: int) -> list[Effect]:
         self._flight.configure(event.config)  # RS-8, LK-1: read when it is needed
         return [WakeWaiters()] if self._state is Lifecycle.ACTIVE else []
+
+    def _hand_over(self, event: HandOver, now_ms: int) -> list[Effect]:
+        if self._state is not Lifecycle.ACTIVE:
+            return []
+        self._state = Lifecycle.FENCED  # HND-4
+        self._flight.stop_tallies()
+        locks = held_locks(self._flight, self.leader_epoch, event.goes_on, now_ms)
+        write = self._write(self._changes(), NO_MEMBER, Cause.LEADER_CHANGE)
+        return [write._replace(hand_over=locks)] if locks else []
 
     def _fence(self, _: Fence, __: int) -> list[Effect]:
         if self._state is Lifecycle.FENCED:

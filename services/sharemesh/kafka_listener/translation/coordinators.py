@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.kafka.messages import Content, KafkaMessage, error_code, milliseconds
+from sharemesh.kafka_listener.failures import heartbeat_code
 from sharemesh.kafka_listener.nodes import NOBODY, KafkaNodes
 from sharemesh.v1 import admin_pb2 as pb
 
@@ -35,7 +36,8 @@ def to_answer(response: pb.FindCoordinatorResponse, nodes: KafkaNodes) -> Conten
 
 def refused(version: int, asked: KafkaMessage, code: int, message: str) -> Content:
     """Return the answer to a request that was refused as a whole."""
-    return _answer([_failed(each, code, message) for each in keys_of(version, asked)])
+    told = heartbeat_code(code)
+    return _answer([_failed(each, told, message) for each in keys_of(version, asked)])
 
 
 def _answer(coordinators: list[dict[str, object]]) -> Content:

@@ -13,6 +13,7 @@ from sharemesh.kafka.messages import (
     milliseconds,
     to_uuid,
 )
+from sharemesh.kafka_listener.failures import topic_code
 from sharemesh.kafka_listener.nodes import NOBODY, KafkaNodes
 from sharemesh.v1 import admin_pb2 as pb
 
@@ -50,7 +51,7 @@ def to_answer(
     name_of: NameOf,
 ) -> Content:
     """Return Kafka's answer: topics in the order in which they were asked for."""
-    by_name = {each.name: _topic(each, nodes) for each in response.topics}
+    by_name = {each.name: described_topic(each, nodes) for each in response.topics}
     topics = list(by_name.values())
     if asked.topics is not None and (version != _ALL_IF_EMPTY or asked.topics):
         topics = [_found(each, name_of, by_name) for each in asked.topics]
@@ -61,9 +62,11 @@ def refused(asked: KafkaMessage, code: int, nodes: KafkaNodes) -> Content:
     """Return the answer to a request that was refused as a whole."""
     return {
         **_cluster(pb.MetadataResponse(), nodes),
+        "cluster_id": None,  # clients name what they are told here when they connect (KIP-1242)
         "error_code": error_code(code),
         "topics": [
-            _failed(code, each.name, getattr(each, "topic_id", None)) for each in asked.topics or ()
+            _failed(topic_code(code), each.name, getattr(each, "topic_id", None))
+            for each in asked.topics or ()
         ],
     }
 
@@ -110,6 +113,9 @@ def _cluster(response: pb.MetadataResponse, nodes: KafkaNodes) -> dict[str, obje
     }
 
 
+_FORBIDDEN = error_code(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
 def _name(topic: KafkaMessage, name_of: NameOf) -> str | None:
     if topic.name is not None:
         return str(topic.name)
@@ -124,6 +130,9 @@ def _found(
     if name is None:
         return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
     found = by_name.get(name)
+    if topic.name is None and found is not None and found["error_code"] == _FORBIDDEN:
+        # One answer for what is absent and what is forbidden: the name is not the caller's.
+        return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
     if found is None:
         return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name, topic_id)
     return found
@@ -140,7 +149,8 @@ def _failed(code: int, name: str | None, topic_id: object) -> dict[str, object]:
     }
 
 
-def _topic(topic: pb.TopicMetadata, nodes: KafkaNodes) -> dict[str, object]:
+def described_topic(topic: pb.TopicMetadata, nodes: KafkaNodes) -> dict[str, object]:
+    """Return one topic with its partitions, or why it is not told."""
     code = topic.error_code
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not _may_exist(topic.name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION

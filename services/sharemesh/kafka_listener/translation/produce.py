@@ -11,6 +11,7 @@ from sharemesh.kafka.messages import (
     in_milliseconds,
     milliseconds,
 )
+from sharemesh.kafka_listener.failures import produce_code
 from sharemesh.kafka_listener.nodes import KafkaNodes
 from sharemesh.v1 import record_log_pb2 as pb
 
@@ -131,7 +132,7 @@ def _answer(
 def _part(part: KafkaMessage, code: int, message: str) -> dict[str, object]:
     return {
         "index": part.index,
-        "error_code": error_code(code),
+        "error_code": error_code(produce_code(code)),
         "base_offset": _NOTHING,
         "log_append_time": None,
         "log_start_offset": _NOTHING,

@@ -1,9 +1,12 @@
 """ShareFetch; its answer is packed here, so that record batches are passed on as they are."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.kafka.messages import KafkaMessage, from_uuid, in_milliseconds
+from sharemesh.kafka_listener.compact import compact_length, compact_text, nullable_text
+from sharemesh.kafka_listener.failures import read_code
 from sharemesh.kafka_listener.nodes import KafkaNodes
 from sharemesh.kafka_listener.translation.acknowledgements import acknowledge_topics, current_leader
 from sharemesh.v1 import share_leader_pb2 as pb
@@ -39,21 +42,28 @@ def to_request(version: int, asked: KafkaMessage) -> pb.ShareFetchRequest:
     )
 
 
-def to_frame(correlation: int, response: pb.ShareFetchResponse, nodes: KafkaNodes) -> list[bytes]:
-    """Return the whole frame in pieces: the records of each partition are one."""
+def to_frame(
+    correlation: int,
+    response: pb.ShareFetchResponse,
+    batches: Mapping[TopicPartition, bytes],
+    nodes: KafkaNodes,
+) -> list[bytes]:
+    """Return the whole frame in pieces: the record batches of each partition are one."""
     pieces: list[bytes] = []
     packed = bytearray(_HEAD.pack(correlation, 0))
     packed += _RESPONSE.pack(response.throttle_time_ms, response.error_code)
-    packed += _text(response.error_message)
+    packed += nullable_text(response.error_message)
     packed += struct.pack(">i", response.acquisition_lock_timeout_ms)
-    packed += _length(len(response.responses))
+    packed += compact_length(len(response.responses))
     for topic in response.responses:
-        packed += topic.topic_id
-        packed += _length(len(topic.partitions))
+        topic_id = TopicId(topic.topic_id)
+        packed += topic_id
+        packed += compact_length(len(topic.partitions))
         for part in topic.partitions:
-            packed += _before_records(part, nodes)
-            if part.records:
-                pieces += (bytes(packed), part.records)
+            records = batches.get(TopicPartition(topic_id, part.partition), b"")
+            packed += _before_records(part, len(records), nodes)
+            if records:
+                pieces += (bytes(packed), records)
                 packed = bytearray()
             packed += _acquired(part.acquired_records)
         packed += _NO_TAGS
@@ -68,16 +78,16 @@ def refused(code: int, message: str) -> pb.ShareFetchResponse:
     return pb.ShareFetchResponse(error_code=code, error_message=message)
 
 
-def _before_records(part: pb.ShareFetchPartition, nodes: KafkaNodes) -> bytes:
+def _before_records(part: pb.ShareFetchPartition, size: int, nodes: KafkaNodes) -> bytes:
     leader, epoch = current_leader(part, nodes)
     return b"".join(
         (
-            struct.pack(">ih", part.partition, part.error_code),
-            _text(part.error_message),
+            struct.pack(">ih", part.partition, read_code(part.error_code)),
+            nullable_text(part.error_message),
             struct.pack(">h", part.acknowledge_error_code),
-            _text(part.acknowledge_error_message),
+            nullable_text(part.acknowledge_error_message),
             _LEADER.pack(leader, epoch, 0),
-            _length(len(part.records)),
+            compact_length(size),
         )
     )
 
@@ -89,7 +99,7 @@ def _acquired(ranges: Iterable[pb.AcquiredRecords]) -> bytes:
         )
         for each in ranges
     ]
-    return b"".join((_length(len(packed)), *packed, _NO_TAGS))
+    return b"".join((compact_length(len(packed)), *packed, _NO_TAGS))
 
 
 def _endpoints(response: pb.ShareFetchResponse, nodes: KafkaNodes) -> bytes:
@@ -98,34 +108,13 @@ def _endpoints(response: pb.ShareFetchResponse, nodes: KafkaNodes) -> bytes:
         b"".join(
             (
                 struct.pack(">i", each.number),
-                _compact(each.host),
+                compact_text(each.host),
                 struct.pack(">i", each.port),
-                _text(each.rack or ""),
+                nullable_text(each.rack or ""),
                 _NO_TAGS,
             )
         )
         for each in found
         if each is not None
     ]
-    return b"".join((_length(len(packed)), *packed))
-
-
-def _length(count: int) -> bytes:
-    """Return a length as flexible versions write it: one more than it is, in sevens of bits."""
-    left = count + 1
-    packed = bytearray()
-    while left > 0x7F:
-        packed.append(left & 0x7F | 0x80)
-        left >>= 7
-    packed.append(left)
-    return bytes(packed)
-
-
-def _compact(text: str) -> bytes:
-    encoded = text.encode()
-    return _length(len(encoded)) + encoded
-
-
-def _text(text: str) -> bytes:
-    """Return a text that may be null; an empty one is."""
-    return _compact(text) if text else b"\0"
+    return b"".join((compact_length(len(packed)), *packed))

@@ -2,6 +2,7 @@
 
 from sharemesh.domain.ids import TopicId
 from sharemesh.kafka.messages import Content, KafkaMessage, error_code, milliseconds, to_uuid
+from sharemesh.kafka_listener.failures import heartbeat_code
 from sharemesh.v1 import group_coordinator_pb2 as pb
 
 JOIN_WAIT_MS = 1_000
@@ -41,7 +42,7 @@ def to_answer(response: pb.ShareGroupHeartbeatResponse) -> Content:
         }
     return {
         "throttle_time": milliseconds(response.throttle_time_ms),
-        "error_code": error_code(response.error_code),
+        "error_code": error_code(heartbeat_code(response.error_code)),
         "error_message": response.error_message or None,
         "member_id": response.member_id,
         "member_epoch": response.member_epoch,

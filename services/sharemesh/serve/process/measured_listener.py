@@ -21,7 +21,8 @@ class MeasuredListener:
     """Fills ``ports.network.Listener`` before another one: durations, numbers, SERVER spans.
 
     The span of a call begins in the caller's trace if the caller says which (``traceparent`` in
-    the metadata), the span of a stream is written when the stream ends.
+    the metadata), the span of a stream is written when the stream ends. Requests of Kafka's clients
+    have spans of their own.
     """
 
     def __init__(self, listener: Listener, telemetry: Telemetry) -> None:
@@ -42,7 +43,7 @@ class MeasuredListener:
         async def answer(request: Request, context: CallContext) -> Response:
             began_ns = now_ns()
             try:
-                if not self._spans.enabled:
+                if context.in_span or not self._spans.enabled:
                     return await handler(request, context)
                 with self._traced(method.name, context, is_stream=False):
                     return await handler(request, context)
@@ -61,7 +62,7 @@ class MeasuredListener:
 
         async def answer(stream: Stream[Response, Request], context: CallContext) -> None:
             opened.add()
-            if not self._spans.enabled:
+            if context.in_span or not self._spans.enabled:
                 await handler(stream, context)
                 return
             with self._traced(method.name, context, is_stream=True):

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from sharemesh.ports.clock import Clock
 from sharemesh.tasks import cancel_and_wait
@@ -58,6 +59,11 @@ SEARCH_PAUSE_FACTOR = 1_000
 """Pause between two searches of all objects for cycles: so long, or so many times as long as the
 last one took, which keeps them below a thousandth of the time."""
 
+RECEIVED_GROWTH_MAX = 256 * 1024 * 1024
+"""A process grows by so much for requests that it receives, at most; and by no more than
+a quarter of what its container may have."""
+
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -145,6 +151,15 @@ class MallocTrim:
             self._cycles.search_if_due()
             await asyncio.to_thread(trim, 0)
             left_bytes, trimmed_ms = resident_bytes(), now_ms
+
+
+def received_growth_max(limit_file: Path = _CGROUP_LIMIT) -> int:
+    """Return by how much this process may grow for requests that are being received (BND-30)."""
+    try:
+        limit = limit_file.read_text().strip()
+    except OSError:
+        return RECEIVED_GROWTH_MAX
+    return min(RECEIVED_GROWTH_MAX, int(limit) // 4) if limit.isdecimal() else RECEIVED_GROWTH_MAX
 
 
 def resident_bytes() -> int:

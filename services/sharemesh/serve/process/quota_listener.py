@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from sharemesh import methods
 from sharemesh.domain.quota.counts import OpenCounts
 from sharemesh.domain.quota.names import QuotaName
+from sharemesh.domain.quota.rates import ACCOUNTS_MAX
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Listener, Stream
@@ -28,6 +29,9 @@ NEVER_HELD = frozenset({methods.SHARE_GROUP_HEARTBEAT.name, methods.SHARE_ACKNOW
 
 ASKS_WHO_OWES = frozenset({methods.EXPLAIN.name})
 """Unary methods whose handlers are told who waits for processor time (QUO-15)."""
+
+TAKEN_AT_ONCE_NS = 1_000_000
+"""A stream's processor time is taken when it is so much, and at its end: a step has less."""
 
 _PERCENT_SECONDS = 1e-7
 """Of a core in a nanosecond."""
@@ -52,7 +56,20 @@ class QuotaListener:
         self._open_streams = OpenCounts()
         self._held = OpenCounts()
         self._peers: dict[str, dict[str, int]] = {}  # with open calls, of bounded principals
-        self._unsubscribe = quotas.on_change(self._time.changed)
+        self._bounds: dict[str, _Bounds] = {}  # as told; forgotten when quotas change
+        self._unsubscribe = quotas.on_change(self._changed)
+
+    def _changed(self) -> None:
+        self._bounds.clear()
+        self._time.changed()
+
+    def _bounds_of(self, principal: str) -> "_Bounds":
+        """Return what binds a principal, looked up once until quotas change."""
+        if len(self._bounds) >= ACCOUNTS_MAX:
+            self._bounds.clear()
+        found = _Bounds(self._connections.limit(principal), self._time.limit(principal) is not None)
+        self._bounds[principal] = found
+        return found
 
     async def close(self) -> None:
         """End the timers."""
@@ -70,28 +87,30 @@ class QuotaListener:
         asks = method.name in ASKS_WHO_OWES
 
         async def timed(request: Request, context: CallContext) -> Response:
-            if asks:
-                context = replace(context, time=self._time_of(context.principal))
-            if self._time.limit(context.principal) is None:
-                return await handler(request, context)
-            if may_wait and not self._time.is_free(context.principal):
-                await self._turn(method.name, context.principal)
+            principal = context.principal
+            if may_wait and not self._time.is_free(principal):
+                await self._turn(method.name, principal)
             steps = MeasuredSteps(handler(request, context), self._now_ns)
             owes = False
             try:
                 response = await steps
             finally:
-                owes = _take(self._time, context.principal, steps.spent_ns)
+                owes = _take(self._time, principal, steps.spent_ns)
             if owes and tells:
-                self._tell(cast("_Telling", response), context.principal)
+                self._tell(cast("_Telling", response), principal)
             return response
 
         async def answer(request: Request, context: CallContext) -> Response:
-            if self._connections.limit(context.principal) is None:
-                return await timed(request, context)
-            self._connect(method.name, context)
+            principal = context.principal
+            bounds = self._bounds.get(principal) or self._bounds_of(principal)
+            if asks:
+                context = replace(context, time=self._time_of(principal))
+            serve = timed if bounds.time else handler
+            if bounds.connections is None:
+                return await serve(request, context)
+            self._connect(method.name, context, bounds.connections)
             try:
-                return await timed(request, context)
+                return await serve(request, context)
             finally:
                 self._disconnect(context)
 
@@ -108,16 +127,19 @@ class QuotaListener:
             principal, streams = context.principal, self._open_streams
             _check(method.name, self._streams.exceeded(principal, streams.of(principal)))
             streams.add(principal)
+            time = self._time_of(principal)
             try:
-                await handler(stream, replace(context, time=self._time_of(principal)))
+                await handler(stream, replace(context, time=time))
             finally:
+                time.take()
                 streams.add(principal, -1)
 
         async def answer(stream: Stream[Response, Request], context: CallContext) -> None:
-            if self._connections.limit(context.principal) is None:
+            bounds = self._bounds.get(context.principal) or self._bounds_of(context.principal)
+            if bounds.connections is None:
                 await counted(stream, context)
                 return
-            self._connect(method.name, context)
+            self._connect(method.name, context, bounds.connections)
             try:
                 await counted(stream, context)
             finally:
@@ -128,21 +150,27 @@ class QuotaListener:
     def _time_of(self, principal: str) -> "_TimeOfCalls":
         return _TimeOfCalls(self._time, self._now_ns, self._signals, principal)
 
-    def _connect(self, method: str, context: CallContext) -> None:
+    def _connect(self, method: str, context: CallContext, limit: float) -> None:
         """Count the connection of a call, until the call ends; refuse one too many."""
-        peers = self._peers.get(context.principal, {})
-        if context.peer not in peers:
-            _check(method, self._connections.exceeded(context.principal, len(peers)))
-        peers = self._peers.setdefault(context.principal, peers)
-        peers[context.peer] = peers.get(context.peer, 0) + 1
+        peers = self._peers.get(context.principal)
+        count = 0 if peers is None else peers.get(context.peer, 0)
+        if not count:
+            others = 0 if peers is None else len(peers)
+            if others >= limit:
+                _check(method, self._connections.exceeded(context.principal, others))
+        if peers is None:
+            peers = self._peers[context.principal] = {}
+        peers[context.peer] = count + 1
 
     def _disconnect(self, context: CallContext) -> None:
         peers = self._peers[context.principal]
-        peers[context.peer] -= 1
-        if not peers[context.peer]:
-            del peers[context.peer]
-            if not peers:
-                del self._peers[context.principal]
+        left = peers[context.peer] - 1
+        if left:
+            peers[context.peer] = left
+            return
+        del peers[context.peer]
+        if not peers:
+            del self._peers[context.principal]
 
     async def _turn(self, method: str, principal: str) -> None:
         """Wait until a principal that has used it up has time again, at most ``HOLD_MS``."""
@@ -167,6 +195,15 @@ class QuotaListener:
         response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
 
 
+class _Bounds(NamedTuple):
+    """Which quotas of calls bind a principal."""
+
+    connections: float | None
+    """How many it may have."""
+    time: bool
+    """Whether its processor time is bounded."""
+
+
 class _Telling(Protocol):
     """An answer that has room for a throttle time."""
 
@@ -183,6 +220,7 @@ class _TimeOfCalls:
         self._now_ns = now_ns
         self._signals = signals
         self._principal = principal
+        self._spent_ns = 0
 
     def measured(self, work: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
         """Count the steps of the work (see the port); where nothing binds, it is not touched."""
@@ -214,6 +252,13 @@ class _TimeOfCalls:
         return self._rate.in_words(principal)
 
     def _spent(self, spent_ns: int) -> None:
+        self._spent_ns += spent_ns
+        if self._spent_ns >= TAKEN_AT_ONCE_NS:
+            self.take()
+
+    def take(self) -> None:
+        """Take what was spent and is not taken yet."""
+        spent_ns, self._spent_ns = self._spent_ns, 0
         _take(self._rate, self._principal, spent_ns)
 
 
@@ -222,8 +267,7 @@ def _take(rate: PacedRate, principal: str, spent_ns: int) -> bool:
     account = rate.account(principal)
     if account is None:
         return False
-    rate.taken(principal, account, 0, spent_ns * _PERCENT_SECONDS)
-    return account.owes
+    return rate.taken(principal, account, 0, spent_ns * _PERCENT_SECONDS)
 
 
 def _told(rate: PacedRate, principal: str, signals: QuotaSignals) -> int:
@@ -260,20 +304,21 @@ class MeasuredSteps(Generic[Result]):
         self.spent_ns = 0
 
     def __await__(self) -> Generator[Any, Any, Result]:
-        steps = self._work.__await__()
+        steps, now_ns, tell = self._work.__await__(), self._now_ns, self._tell
         thrown: BaseException | None = None
         while True:
-            began_ns = self._now_ns()
+            began_ns = now_ns()
             try:
                 waited_for = next(steps) if thrown is None else steps.throw(thrown)
             except StopIteration as ended:
                 result: Result = ended.value
                 return result
             finally:
-                spent_ns = max(0, self._now_ns() - began_ns)
-                self.spent_ns += spent_ns
-                if self._tell is not None:
-                    self._tell(spent_ns)
+                spent_ns = now_ns() - began_ns
+                if spent_ns > 0:  # the wall clock may have been set back
+                    self.spent_ns += spent_ns
+                    if tell is not None:
+                        tell(spent_ns)
             thrown = None
             try:
                 yield waited_for

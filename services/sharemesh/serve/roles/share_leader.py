@@ -35,6 +35,7 @@ class ShareLeaderRole(RoleService):
             settings=leader_settings(
                 cluster_int(configs, MAX_SHARE_SESSIONS),
                 callers_have_names=around.settings.callers_have_names,
+                kafka_clients_have_names=around.settings.kafka_clients_have_names,
             ),
             telemetry=around.telemetry,
             quotas=around.quotas,
@@ -58,7 +59,10 @@ class ShareLeaderRole(RoleService):
             self._around.view,
             self._around.clock,
             host=self._service,
-            settings=ClaimSettings(drain_ms=self._around.settings.drain_timeout_ms),
+            settings=ClaimSettings(
+                drain_ms=self._around.settings.drain_timeout_ms,
+                unanswered_max_ms=self._around.storage.unanswered_max_ms,
+            ),
         )
         await self._claims.start()
 
@@ -66,6 +70,7 @@ class ShareLeaderRole(RoleService):
         """Let holders acknowledge and give every topic-partition up."""
         if self._claims is not None:
             await self._claims.drain()
+            await self._service.until_told()
 
     async def close(self) -> None:
         """Stop claiming partitions and relinquish what is left."""
@@ -75,7 +80,9 @@ class ShareLeaderRole(RoleService):
         await self._persister.close()
 
 
-def leader_settings(max_share_sessions: int, *, callers_have_names: bool) -> LeaderSettings:
+def leader_settings(
+    max_share_sessions: int, *, callers_have_names: bool, kafka_clients_have_names: bool = False
+) -> LeaderSettings:
     """Return the settings of a leader; without names all clients are one principal.
 
     Each principal may have ``max_share_sessions``; where there are several, as many are kept for
@@ -84,9 +91,8 @@ def leader_settings(max_share_sessions: int, *, callers_have_names: bool) -> Lea
     settings = LeaderSettings(
         max_share_sessions=max_share_sessions, max_principal_sessions=max_share_sessions
     )
-    if callers_have_names:
-        return replace(settings, max_share_sessions=2 * max_share_sessions)
-    return replace(
-        settings,
-        max_principal_unsent_bytes=settings.max_unsent_bytes,
-    )
+    if callers_have_names or kafka_clients_have_names:
+        settings = replace(settings, max_share_sessions=2 * max_share_sessions)
+    if not callers_have_names:
+        settings = replace(settings, max_principal_unsent_bytes=settings.max_unsent_bytes)
+    return settings

@@ -4,8 +4,12 @@ import dataclasses
 import re
 
 from sharemesh.domain.attached_topics import pattern_problem
+from sharemesh.kafka.security import SaslMechanism
+from sharemesh.object_store.stored_objects import BadPlaceError, path_of
+from sharemesh.ports.cluster import KAFKA_ROLES
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.settings.settings import (
+    MAX_PORT,
     MIN_INSYNC_REPLICAS,
     REPLICATION_FACTOR,
     ServeSettings,
@@ -17,6 +21,8 @@ PATTERNS_MAX = 1_000
 _PREFIX = re.compile(r"[a-zA-Z0-9._-]+")
 _PROVIDER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _OAUTH = "OAUTHBEARER"
+_MECHANISMS = tuple(each.value for each in SaslMechanism)
+_SHOWING_SECRETS = (SaslMechanism.PLAIN.value, _OAUTH)
 LISTENER = "kafka_listener_"
 """What settings of the listener for clients of Kafka begin with: both engines have it."""
 
@@ -35,6 +41,7 @@ def check_kafka(settings: ServeSettings) -> None:
     _check_login(settings)
     _check_topics(settings)
     _check_replicas(settings)
+    _check_generations(settings)
 
 
 def check_kafka_listener(settings: ServeSettings) -> None:
@@ -45,26 +52,67 @@ def check_kafka_listener(settings: ServeSettings) -> None:
     """
     if not settings.has_kafka_listener:
         return
-    secured = [
-        name
-        for name, is_set in (
-            ("authorizer acl", settings.authorizer != "allow-all"),
-            ("tls_certificate", settings.tls_certificate is not None),
-            ("principal_header", bool(settings.principal_header)),
-        )
-        if is_set
-    ]
-    if secured:
+    _check_logins(settings)
+    if settings.principal_header and not settings.kafka_clients_have_names:
         raise _refused(
-            f"setting kafka_listener_port does not go with {secured[0]}: clients of Kafka would "
-            "come in without TLS and authentication, which this version has not for them; leave "
-            "one of the two out"
+            "setting kafka_listener_port does not go with principal_header: clients of Kafka have "
+            "no proxy that names them; set kafka_listener_sasl_mechanisms, or demand certificates"
         )
     host = settings.kafka_listener_host or settings.listen_host
     told = settings.kafka_listener_advertised_host or settings.advertised_host
     if host in {"0.0.0.0", "::"} and not told:  # noqa: S104
         raise _refused(
             f"kafka_listener_host {host} is no address to reach: set kafka_listener_advertised_host"
+        )
+    if settings.kafka_listener_advertised_port and settings.kafka_listener_advertised_port_base:
+        raise _refused(
+            "settings kafka_listener_advertised_port and kafka_listener_advertised_port_base: a "
+            "process has one port; set one of them"
+        )
+    if settings.kafka_port_to_advertise > MAX_PORT:
+        raise _refused(
+            f"kafka_listener_advertised_port_base {settings.kafka_listener_advertised_port_base} "
+            f"and the number of node {settings.node_id} are no port: choose a lower one"
+        )
+
+
+def check_kafka_listener_is_on(settings: ServeSettings) -> None:
+    """Refuse settings of a listener that there is not; roles that never have one may be told them.
+
+    Raises:
+        StartError: SETTINGS, naming the setting and what to do.
+    """
+    if settings.has_kafka_listener or not set(KAFKA_ROLES) & set(settings.roles):
+        return
+    for each in dataclasses.fields(ServeSettings):
+        if each.name.startswith(LISTENER) and getattr(settings, each.name) != each.default:
+            raise _refused(
+                f"setting {each.name} has a meaning with a listener for clients of Kafka only: set "
+                "kafka_listener_port (`sharemesh up`: kafka_listener), or leave it out"
+            )
+
+
+def _check_logins(settings: ServeSettings) -> None:
+    for given in settings.kafka_listener_sasl_mechanisms:
+        if given not in _MECHANISMS:
+            raise _refused(
+                f"setting kafka_listener_sasl_mechanisms: {given!r} is none of "
+                f"{', '.join(_MECHANISMS)}"
+            )
+        if given in _SHOWING_SECRETS and settings.tls_certificate is None:
+            raise _refused(
+                f"setting kafka_listener_sasl_mechanisms: {given} shows the secret itself, so it "
+                "is taken over TLS only; set tls_certificate, or use SCRAM-SHA-512"
+            )
+        if given == _OAUTH and not settings.token_issuer:
+            raise _refused(
+                f"setting kafka_listener_sasl_mechanisms: {given} needs token_issuer, whose "
+                "tokens are taken"
+            )
+    if settings.kafka_listener_max_reauth_ms and not settings.kafka_listener_sasl_mechanisms:
+        raise _refused(
+            "setting kafka_listener_max_reauth_ms has a meaning with "
+            "kafka_listener_sasl_mechanisms only; set that, or leave it out"
         )
 
 
@@ -191,6 +239,13 @@ def _check_replicas(settings: ServeSettings) -> None:
             "the loss of one broker loses groups and delivery states; set kafka_single_replica to "
             "true if that is meant"
         )
+
+
+def _check_generations(settings: ServeSettings) -> None:
+    try:
+        path_of(settings.generations)
+    except BadPlaceError as error:
+        raise _refused(f"setting generations: {error}") from error
 
 
 def _refused(message: str) -> StartError:

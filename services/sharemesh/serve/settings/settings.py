@@ -264,7 +264,7 @@ class ServeSettings:
         maximum=7 * 24 * HOUR_MS,
     )
     kafka_listener_port: int = setting(
-        "port for clients of Kafka, without TLS and authentication; -1 is none, 0 is any",
+        "port for clients of Kafka, with TLS where tls_certificate is set; -1 is none, 0 is any",
         -1,
         minimum=-1,
         maximum=MAX_PORT,
@@ -281,11 +281,30 @@ class ServeSettings:
         minimum=0,
         maximum=MAX_PORT,
     )
+    kafka_listener_advertised_port_base: int = setting(
+        "instead of kafka_listener_advertised_port: the port of the process whose node id ends in "
+        "0, counted up by the number at the end of the node id; 0 is none",
+        0,
+        minimum=0,
+        maximum=MAX_PORT,
+    )
     kafka_listener_connections: int = setting(
         "connections of clients of Kafka that are open at a time",
         1_000,
         minimum=10,
         maximum=100_000,
+    )
+    kafka_listener_sasl_mechanisms: tuple[str, ...] = setting(
+        "with which clients of Kafka have to log in, of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "
+        "OAUTHBEARER, comma separated; none: nobody logs in",
+        (),
+    )
+    kafka_listener_max_reauth_ms: int = setting(
+        "time after which a client of Kafka has to log in anew, as connections.max.reauth.ms; 0: "
+        "never, but for tokens, which end",
+        0,
+        minimum=0,
+        maximum=24 * HOUR_MS,
     )
     kafka_listener_held_bytes: int = setting(
         "bytes that requests of clients of Kafka over 64 KiB, and answers that wait to be sent, "
@@ -302,7 +321,7 @@ class ServeSettings:
     )
     generations: str = setting(
         "with storage kafka, where Spark keeps generations of the state log: a path that all "
-        "share coordinators see; none: they load the log alone",
+        "share coordinators see, or a URI (file:, s3:, gs:); none: they load the log alone",
         "",
     )
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -331,10 +350,18 @@ class ServeSettings:
     @property
     def port_to_advertise(self) -> int:
         """The advertised port; 0: the port listened on."""
-        if not self.advertised_port_base:
-            return self.advertised_port
+        return self._counted(self.advertised_port_base) or self.advertised_port
+
+    @property
+    def kafka_port_to_advertise(self) -> int:
+        """The port that clients of Kafka are told; 0: the port listened on."""
+        base = self.kafka_listener_advertised_port_base
+        return self._counted(base) or self.kafka_listener_advertised_port
+
+    def _counted(self, base: int) -> int:
+        """Return the port of this process, counted from that of process 0; 0: there is no base."""
         number = self.node_id.rpartition("-")[2]
-        return self.advertised_port_base + (int(number) if number.isdecimal() else 0)
+        return base + int(number) if base and number.isdecimal() else base
 
     @property
     def on_kafka(self) -> bool:
@@ -357,6 +384,11 @@ class ServeSettings:
     def has_kafka_listener(self) -> bool:
         """Whether clients of Kafka are listened to."""
         return self.kafka_listener_port >= 0
+
+    @property
+    def kafka_clients_have_names(self) -> bool:
+        """Whether clients of Kafka have to say who they are: by a login, or by a certificate."""
+        return bool(self.kafka_listener_sasl_mechanisms) or self.mutual_tls
 
     @property
     def in_memory(self) -> bool:

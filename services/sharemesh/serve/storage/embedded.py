@@ -43,6 +43,11 @@ class EmbeddedStorage:
         """Nothing: topics are created here."""
         return None
 
+    @property
+    def unanswered_max_ms(self) -> int:
+        """A disk that fails does so for long."""
+        return 30_000
+
     async def start(self, member: ClusterMember) -> None:
         """Nothing to do: fences say who owns a log."""
 

@@ -22,7 +22,7 @@ from sharemesh.ports.brokers import Brokers
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.coordination import Coordination
-from sharemesh.ports.disk import Disk
+from sharemesh.ports.generation_files import GenerationFiles
 from sharemesh.ports.record_log import ProducerIds, RecordLogs
 from sharemesh.ports.shard_log import FencedError, ShardLogs
 from sharemesh.serve.settings.settings import ServeSettings
@@ -45,6 +45,9 @@ def coordinator_topics(cluster_id: str, record: StorageRecord) -> CoordinatorTop
         },
         record.incarnation,
     )
+
+
+UNANSWERED_MAX_MS = 2_000
 
 
 class KafkaStorage:
@@ -71,7 +74,7 @@ class KafkaStorage:
         rng: Random,
         settings: ServeSettings,
         *,
-        generations: Disk | None = None,
+        generations: GenerationFiles | None = None,
     ) -> None:
         self._brokers = brokers
         self._record = record
@@ -101,6 +104,11 @@ class KafkaStorage:
             self._settings.kafka_manage_topics,
             self._settings.kafka_topic_grace_ms,
         )
+
+    @property
+    def unanswered_max_ms(self) -> int:
+        """Brokers come back, and rights are given back, at any moment (KTP-18)."""
+        return UNANSWERED_MAX_MS
 
     async def start(self, member: ClusterMember) -> None:
         """Begin to look whether what ``member`` leads is its own."""

@@ -201,8 +201,14 @@ class OwnTopics:
         )
 
     async def _metadata(self, names: Sequence[str]) -> ClusterMetadata:
+        async def ask() -> ClusterMetadata:
+            found = await self._brokers.metadata(names)
+            if not found.brokers:
+                raise BrokerUnreachableError("it names no broker: none has been let in yet")
+            return found
+
         return await self._asked(
-            lambda: self._brokers.metadata(names),
+            ask,
             f"the Kafka cluster at {self._servers} cannot be asked",
             "let the user of this process describe its topics",
         )

@@ -21,6 +21,11 @@ class ProcessStorage(Protocol):
         """The Kafka cluster whose topics these are; None: topics are created here."""
         ...
 
+    @property
+    def unanswered_max_ms(self) -> int:
+        """The longest wait before what could not be opened, and is not corrupt, is opened again."""
+        ...
+
     async def start(self, member: ClusterMember) -> None:
         """Begin to look whether what ``member`` leads is its own; before any role starts."""
         ...

@@ -17,14 +17,17 @@ from sharemesh.cluster.store.records import ClusterRecord
 from sharemesh.codec.log_layout import DataDirectoryError
 from sharemesh.methods import DESCRIBE_CLUSTER
 from sharemesh.ports.clock import Clock
-from sharemesh.ports.cluster import Role
+from sharemesh.ports.cluster import KAFKA_ROLES, Role
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.ports.network import CallFailedError
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.process.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.process.identity import Identity, with_secret
-from sharemesh.serve.settings.kafka_settings import check_kafka_listener
+from sharemesh.serve.settings.kafka_settings import (
+    check_kafka_listener,
+    check_kafka_listener_is_on,
+)
 from sharemesh.serve.settings.room_settings import tls_files
 from sharemesh.serve.settings.settings import LOGS, MAX_PORT, ServeSettings, UpSettings
 from sharemesh.serve.storage.broker_connection import connect_brokers
@@ -55,9 +58,6 @@ STOP_ORDER: tuple[tuple[Role, ...], ...] = (
     (Role.SHARE_COORDINATOR,),
 )
 """Writers stop before the processes they write to: share leaders flush state, coordinators last."""
-
-KAFKA_ROLES = (Role.SHARE_LEADER, Role.GROUP_COORDINATOR)
-"""Who listens for clients of Kafka, in the order of their ports."""
 
 GIVEN_ETCD_TIMEOUT_MS = 5_000
 LED_TIMEOUT_MS = 10_000
@@ -91,6 +91,8 @@ class LocalCluster:
         self._kafka = kafka_addresses(up)
         if self._kafka:
             check_kafka_listener(replace(serve, kafka_listener_port=0))
+        else:
+            check_kafka_listener_is_on(serve)
         self._directory = serve.data_directory.resolve()
         self._lock = DirectoryLock(self._directory)
         self._children: dict[tuple[str, int], ManagedProcess] = {}

@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.share_session import SessionKey, ShareSession, ShareSessions
 from sharemesh.ports.record_log import RecordLogs
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.partition.hand_over_notices import HandOverNotices
 from sharemesh.share_leader.partition.leader_gauges import topic_name
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.partition.open_streams import OpenStreams
 from sharemesh.share_leader.partition.state_requests import StatePrefetch
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.telemetry import names
 from sharemesh.telemetry.spans import Span
 
@@ -33,11 +36,13 @@ class PartitionLeadership:
         partitions: LedPartitions,
         record_logs: RecordLogs,
         streams: OpenStreams,
+        sessions: ShareSessions,
     ) -> None:
         self._environment = environment
         self._partitions = partitions
         self._record_logs = record_logs
         self._streams = streams
+        self._sessions = sessions
         self._changes: dict[TopicPartition, asyncio.Lock] = {}
 
     async def start(self, partition: TopicPartition, leader_epoch: int) -> None:
@@ -123,14 +128,15 @@ class PartitionLeadership:
         led.stop_acquiring()  # 1. nothing new is granted
         if drain_ms > 0:
             self._streams.notify_draining(frozenset({led.partition}))  # 2. clients are notified
-            await led.until_unlocked(drain_ms)  # 3. holders may acknowledge
-        led.closed = True  # 4. later acknowledgements are answered not-leader
+            await self._part_with_holders(led, drain_ms)  # 3. they acknowledge here, or elsewhere
+        led.end_hand_over()  # 4. later acknowledgements are answered not-leader
         closed_ms = self._environment.clock.now_ms()
         try:
             async with asyncio.timeout(self._environment.settings.drain_write_ms / 1_000):
                 await led.settle_writes()  # 5. what was accepted becomes durable
         except TimeoutError:
             _log.warning("state writes of %s did not end within the drain", led.partition)
+        self._tell_handed_over(led)  # what was answered late
         led.end(error, "this node no longer leads the partition; refresh metadata")  # 6.
         self._partitions.remove(led.partition)
         try:
@@ -145,3 +151,69 @@ class PartitionLeadership:
             closed_ms - began_ms,
             now_ms - closed_ms,
         )
+
+    async def until_told(self) -> None:
+        """Return once all members know what was handed over, or after a limit (HND-9)."""
+        try:
+            async with asyncio.timeout(self._environment.settings.hand_over_ms / 1_000):
+                await self._streams.until_told()
+        except TimeoutError:
+            _log.warning("some members have not heard yet that their locks were handed over")
+
+    async def _part_with_holders(self, led: LedPartition, drain_ms: int) -> None:
+        """Wait for holders that must acknowledge here, and hand the locks of others over (HND-4).
+
+        Without a successor there is nobody to hand over to, and all are waited for.
+        """
+        if self._environment.view.next_leader(led.partition) is None:
+            await led.until_unlocked(drain_ms)
+            return
+        limit_ms = self._environment.settings.hand_over_ms
+        await led.until_not_fetched(limit_ms)
+        self._streams.take_back(led.partition)
+        ready: dict[SessionKey, ShareSession] = {}
+        holders = dict.fromkeys(led.holders())
+        asked = [
+            asyncio.ensure_future(self._hear(led, notices, ready))
+            for notices in self._streams.following()
+            if notices.session.key in holders
+        ]
+        try:
+            await led.until_held_by_none(
+                lambda *member: self._is_awaited(SessionKey(*member), ready), drain_ms
+            )
+        finally:
+            await cancel_and_wait(*asked)
+        led.begin_hand_over()
+        try:
+            async with asyncio.timeout(limit_ms / 1_000):
+                await led.hand_over(lambda *member: self._goes_on(SessionKey(*member), ready))
+        except TimeoutError:
+            _log.warning(
+                "locks of %s may lapse: they could not be handed over in time", led.partition
+            )
+        self._tell_handed_over(led)
+
+    def _tell_handed_over(self, led: LedPartition) -> None:
+        """Tell members whose locks the share coordinator keeps, each group once (HND-9)."""
+        for group_id, members in led.newly_handed_over():
+            self._streams.notify_handed_over(led.partition, led.leader_epoch, group_id, members)
+
+    @staticmethod
+    async def _hear(
+        led: LedPartition, notices: HandOverNotices, ready: dict[SessionKey, ShareSession]
+    ) -> None:
+        """Note a member as soon as it has all that was sent to it."""
+        await notices.until_received()
+        ready[notices.session.key] = notices.session
+        led.look_again()
+
+    def _is_awaited(self, key: SessionKey, ready: dict[SessionKey, ShareSession]) -> bool:
+        """Whether a member may acknowledge here yet, and does not go on at the next leader."""
+        return key not in ready and self._sessions.get(key) is not None
+
+    def _goes_on(self, key: SessionKey, ready: dict[SessionKey, ShareSession]) -> str:
+        """Return the principal of a member whose session is that of which it has all."""
+        session = ready.get(key)
+        is_open = session is not None and self._sessions.get(key) is session
+        return session.principal if session is not None and is_open else ""

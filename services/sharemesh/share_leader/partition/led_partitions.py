@@ -7,7 +7,8 @@ from functools import partial
 
 from sharemesh.cluster.membership import node_message
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
+from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicPartition
+from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.cluster import ClusterView, NodeInfo
 from sharemesh.ports.record_log import PartitionLog
 from sharemesh.ports.shard_log import FencedError
@@ -88,13 +89,21 @@ class LedPartition:
         self.shares: dict[GroupId, SharePartitionRunner] = {}
         self._environment = environment
         self._early_reads = early_reads
-        self._idle = asyncio.Event()
+        self._stepped = asyncio.Event()
+        self._served: dict[GroupId, None] = {}
+        self._handing_over: asyncio.Event | None = None
+        self._watching: dict[Callable[[], None], None] = {}
         log.on_advance(self._advanced)
 
     @property
     def leader_epoch(self) -> int:
         """The epoch under which this process leads."""
         return self.log.leader_epoch
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether the last step of the drain has begun: what members ask for waits (HND-4)."""
+        return self._handing_over is not None
 
     def share(self, group_id: GroupId) -> SharePartitionRunner:
         """Return the group's share partition; the first fetch creates it (spec INI-1)."""
@@ -108,40 +117,102 @@ class LedPartition:
                 self._share_ended,
                 state=self._early_reads.take(group_id),
                 on_fenced=self.on_fenced,
+                takes_locks=group_id not in self._served,
             )
             self.shares[group_id] = runner
             if self.draining:
-                runner.stop_acquiring(self._idle.set)
+                runner.stop_acquiring(self._stepped.set)
         return runner
+
+    def watch(self, moved: Callable[[], None]) -> None:
+        """Call back whenever the log moves, and at its end here (FET-4)."""
+        self._watching[moved] = None
+
+    def unwatch(self, moved: Callable[[], None]) -> None:
+        """Call back no more; repeating it is fine."""
+        self._watching.pop(moved, None)
 
     def stop_acquiring(self) -> None:
         """Begin the drain: acquired records may still be acknowledged, none are acquired."""
         self.draining = True
         for runner in self.shares.values():
-            runner.stop_acquiring(self._idle.set)
+            runner.stop_acquiring(self._stepped.set)
 
     async def until_unlocked(self, limit_ms: int) -> None:
         """Return once a partition that acquires no more holds no locks, or after the limit."""
+        await self._while(lambda: any(each.holds_locks for each in self.shares.values()), limit_ms)
+
+    async def until_held_by_none(
+        self, is_awaited: Callable[[GroupId, MemberId], bool], limit_ms: int
+    ) -> None:
+        """Return once no awaited member holds a record, or after the limit (HND-4)."""
+        await self._while(lambda: any(self.holders(is_awaited)), limit_ms)
+
+    async def until_not_fetched(self, limit_ms: int) -> None:
+        """Return once nobody acquires here, and what was acquired waits to be sent."""
+        await self._while(lambda: any(each.is_fetched for each in self.shares.values()), limit_ms)
+
+    def holders(
+        self, among: Callable[[GroupId, MemberId], bool] = lambda *_: True
+    ) -> Iterator[SessionKey]:
+        """Yield the members of groups, among some, that hold a record here."""
+        for group_id, runner in self.shares.items():
+            for member_id in runner.machine.holders(partial(among, group_id)):
+                yield SessionKey(group_id, member_id)
+
+    def look_again(self) -> None:
+        """Something that a drain waits for may have come."""
+        self._stepped.set()
+
+    async def _while(self, condition: Callable[[], bool], limit_ms: int) -> None:
+        """Return once a condition that steps may end is false, or after the limit."""
         clock = self._environment.clock
         deadline_ms = clock.now_ms() + limit_ms
-        alarm = self._environment.alarms.at(deadline_ms, self._idle.set)
+        alarm = self._environment.alarms.at(deadline_ms, self._stepped.set)
         try:
-            while self.holds_locks and clock.now_ms() < deadline_ms:
-                self._idle.clear()
-                await self._idle.wait()
+            while condition() and clock.now_ms() < deadline_ms:
+                self._stepped.clear()
+                await self._stepped.wait()
         finally:
             alarm.cancel()
 
+    def begin_hand_over(self) -> None:
+        """Let acknowledgements that come from now on wait for ``until_handed_over`` (HND-4)."""
+        self._handing_over = asyncio.Event()
+
+    async def hand_over(self, goes_on: Callable[[GroupId, MemberId], str]) -> None:
+        """Leave the locks of members that go on to the next leader; see ``newly_handed_over``."""
+        runners = list(self.shares.items())
+        await asyncio.gather(
+            *(runner.hand_over(partial(goes_on, group_id)) for group_id, runner in runners)
+        )
+
+    def newly_handed_over(self) -> Iterator[tuple[GroupId, dict[MemberId, None]]]:
+        """Yield, once a group, whose locks the share coordinators keep for the next leader."""
+        for group_id, runner in self.shares.items():
+            members, runner.handed_over = runner.handed_over, {}
+            if members:
+                yield group_id, members
+
+    async def until_handed_over(self) -> None:
+        """Return at once unless the hand-over is under way; then once it is over."""
+        if self._handing_over is not None:
+            await self._handing_over.wait()
+
+    def end_hand_over(self) -> None:
+        """Let what waited for the hand-over go on: it is refused."""
+        self.closed = True
+        if self._handing_over is not None:
+            self._handing_over.set()
+
     def end(self, error: ErrorCode, message: str) -> None:
         """Fence every share partition; waiters are woken and see the error (spec PER-10)."""
-        self.draining = self.closed = True
+        self.draining = True
+        self.end_hand_over()
         for runner in list(self.shares.values()):
             runner.fence(error, message)
-
-    @property
-    def holds_locks(self) -> bool:
-        """Whether some member of some group holds a lock or awaits an answer."""
-        return any(runner.holds_locks for runner in self.shares.values())
+        for moved in self._watching:
+            moved()
 
     async def settle_writes(self) -> None:
         """Return once no state write of any group is under way."""
@@ -151,11 +222,15 @@ class LedPartition:
     def _advanced(self) -> None:
         for runner in self.shares.values():
             runner.wake_soon()
+        for moved in self._watching:
+            moved()
 
     def _share_ended(self, runner: SharePartitionRunner) -> None:
         if self.shares.get(runner.key.group_id) is runner:
             del self.shares[runner.key.group_id]
-            self._idle.set()
+            if runner.was_active:
+                self._served[runner.key.group_id] = None
+            self._stepped.set()
 
 
 class LedPartitions:

@@ -1,14 +1,21 @@
 """Streams that are open at a leader: whom a drain notice concerns."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Container, Iterable
 from typing import Protocol
 
-from sharemesh.domain.ids import GroupId, TopicPartition
+from sharemesh.domain.ids import GroupId, MemberId, TopicPartition
+from sharemesh.share_leader.partition.hand_over_notices import HandOverNotices
 from sharemesh.v1.common_pb2 import TopicPartitions
 
 
 class OpenStream(Protocol):
     """A Consume or HoldSession stream."""
+
+    @property
+    def hand_overs(self) -> HandOverNotices | None:
+        """What is said of hand-overs; None: the member does not go on at the next leader."""
+        ...
 
     def notify_draining(self, partitions: frozenset[TopicPartition]) -> None:
         """Tell the client which of these it uses: they will move."""
@@ -16,6 +23,10 @@ class OpenStream(Protocol):
 
     def notify_led(self, partition: TopicPartition) -> None:
         """The partition is led here from now on."""
+        ...
+
+    def take_back(self, partition: TopicPartition) -> None:
+        """Give back what waits to be sent of a partition, before locks are handed over."""
         ...
 
     def rights_changed(self) -> None:
@@ -53,6 +64,32 @@ class OpenStreams:
         """Tell every stream that a partition is led here from now on."""
         for stream in list(self._open):
             stream.notify_led(partition)
+
+    def take_back(self, partition: TopicPartition) -> None:
+        """Let every stream give back what waits to be sent of a partition (HND-5)."""
+        for stream in list(self._open):
+            stream.take_back(partition)
+
+    def notify_handed_over(
+        self,
+        partition: TopicPartition,
+        leader_epoch: int,
+        group_id: GroupId,
+        members: Container[MemberId],
+    ) -> None:
+        """Tell the streams of members whose locks were handed over (HND-9)."""
+        for notices in self.following():
+            key = notices.session.key
+            if key.group_id == group_id and key.member_id in members:
+                notices.handed_over(partition, leader_epoch)
+
+    def following(self) -> list[HandOverNotices]:
+        """Return the streams of members that go on at the next leader."""
+        return [notices for stream in self._open if (notices := stream.hand_overs) is not None]
+
+    async def until_told(self) -> None:
+        """Return once all members have heard of the hand-overs that concern them."""
+        await asyncio.gather(*(notices.until_told() for notices in self.following()))
 
     def rights_changed(self) -> None:
         """Tell every stream that access rules have changed."""

@@ -29,9 +29,11 @@ from sharemesh.domain.share_partition.events import (
     Configure,
     Event,
     Fence,
+    HandOver,
     Initialize,
     LogStartMoved,
     ReleaseMember,
+    StateRead,
     StateWritten,
     Tick,
     WriteAgain,
@@ -76,11 +78,15 @@ class SharePartitionRunner:
         on_ended: Callable[["SharePartitionRunner"], None],
         state: "asyncio.Future[StateReadResult] | None" = None,
         on_fenced: Callable[[int], None] = lambda _: None,
+        *,
+        takes_locks: bool = True,
     ) -> None:
         """Begin to initialize.
 
         ``state`` was asked for under this leader epoch before the log was there. ``on_fenced``
         hears of a higher leader epoch under which state was read, where the log cannot tell.
+        ``takes_locks`` for the first one of a group in a leader epoch: locks that were handed
+        over live on in it (HND-7).
         """
         self.key = key
         self.log = log
@@ -90,7 +96,15 @@ class SharePartitionRunner:
         self._environment = environment
         self._on_ended = on_ended
         self._on_fenced = on_fenced
-        self._work = StateRequests(key, log, environment, self._work_ended, state)
+        self._work = StateRequests(
+            key, log, environment, self._work_ended, state, takes_locks=takes_locks
+        )
+        self.was_active = False
+        self.handed_over: dict[MemberId, None] = {}  # whose locks live on at the next leader
+        self._leaving: dict[MemberId, None] = {}
+        self._begun = asyncio.Event()
+        self._awaiting = 0
+        self._taken_from: dict[int, None] = {}
         self._config = environment.view.group_config(key.group_id)
         self._machine = SharePartition(key, log.leader_epoch, self._config)
         self._request_id = 0
@@ -101,7 +115,7 @@ class SharePartitionRunner:
         self._fetch_lock: object | None = None
         self._looks_before: int | None = None
         self._open = True
-        self._on_idle: Callable[[], None] = lambda: None
+        self._on_step: Callable[[], None] = lambda: None
         self._wake_planned = False
         self._alarm: TimerHandle | None = None
         topic = environment.view.topic(key.topic_id)
@@ -131,6 +145,11 @@ class SharePartitionRunner:
     def holds_locks(self) -> bool:
         """Whether some record is acquired, or an acknowledgement is being written."""
         return self._machine.next_deadline_ms is not None or bool(self._pending)
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether a fetch has the fetch lock."""
+        return self._fetch_lock is not None
 
     @property
     def is_settled(self) -> bool:
@@ -187,6 +206,8 @@ class SharePartitionRunner:
         """Give the fetch lock back; without ``wake`` nothing has changed for others."""
         if self._fetch_lock is owner:
             self._fetch_lock = None
+            if not self._open:
+                self._on_step()
             if wake:
                 self.telemetry.fetch_unlocked()
                 self.wake_soon()
@@ -263,18 +284,43 @@ class SharePartitionRunner:
         return self._request_id
 
     def acknowledge(
-        self, member_id: MemberId, batches: tuple[AcknowledgementBatch, ...]
+        self,
+        member_id: MemberId,
+        batches: tuple[AcknowledgementBatch, ...],
+        acquired_in: int = 0,
+        principal: str = "",
     ) -> asyncio.Future[Answered]:
-        """Acknowledge for a member; done once the result is durable (spec ACK-18)."""
+        """Acknowledge for a member; done once the result is durable (spec ACK-18).
+
+        ``acquired_in`` is the earlier leader epoch of the acquisition, 0: this one; with an
+        earlier one ``principal`` must be the holder's (HND-10).
+        """
         request_id, answer = self._expect_answer()
         draw = self._environment.draw(self._config)
-        self.step(Acknowledge(request_id, member_id, batches, draw))
+        self.step(Acknowledge(request_id, member_id, batches, draw, acquired_in, principal))
         return answer
 
-    def release(self, member_id: MemberId) -> asyncio.Future[Answered]:
-        """Release all that a member holds here (spec REL)."""
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it has not begun, or who waited for that has not gone on yet."""
+        return self._awaiting > 0 or not self._begun.is_set()
+
+    async def until_begun(self) -> None:
+        """Return once the share partition is active, or has ended."""
+        self._awaiting += 1
+        try:
+            await self._begun.wait()
+        finally:
+            self._awaiting -= 1
+
+    def took_from(self, leader_epoch: int) -> bool:
+        """Return whether locks of an earlier leader epoch were handed over to this one."""
+        return leader_epoch in self._taken_from
+
+    def release(self, member_id: MemberId, principal: str) -> asyncio.Future[Answered]:
+        """Release all that a member of a principal holds here (spec REL)."""
         request_id, answer = self._expect_answer()
-        self.step(ReleaseMember(request_id, member_id))
+        self.step(ReleaseMember(request_id, member_id, principal))
         return answer
 
     def _expect_answer(self) -> tuple[int, asyncio.Future[Answered]]:
@@ -292,13 +338,22 @@ class SharePartitionRunner:
             self.step(Configure(config))
             self.wake_soon()
 
-    def stop_acquiring(self, on_idle: Callable[[], None]) -> None:
+    def stop_acquiring(self, on_step: Callable[[], None]) -> None:
         """Acquire nothing more; acquired records may still be acknowledged (first step of a drain).
 
-        ``on_idle`` is called after each step that leaves no lock and no open acknowledgement.
+        ``on_step`` is called after each step from now on.
         """
         self._open = False
-        self._on_idle = on_idle
+        self._on_step = on_step
+
+    async def hand_over(self, goes_on: Callable[[MemberId], str]) -> None:
+        """Decide nothing more, and leave locks to the next leader (HND-4, HND-5).
+
+        ``handed_over`` then names whose locks live on. Writes that are out settle first.
+        """
+        await self._work.settle()
+        self.step(HandOver(goes_on))
+        await self._work.settle()
 
     async def settle_writes(self) -> None:
         """Return once no state write is under way."""
@@ -328,8 +383,8 @@ class SharePartitionRunner:
             _log.exception("share partition %s broke at %s", self.key, type(event).__name__)
             message = f"the share partition broke ({error!r}), its locks have ended; fetch again"
             self.fence(ErrorCode.UNKNOWN_SERVER_ERROR, message)
-        if not self._open and not self.holds_locks:
-            self._on_idle()
+        if not self._open:
+            self._on_step()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -340,6 +395,8 @@ class SharePartitionRunner:
                 if answer is not None and not answer.done():
                     answer.set_result(effect)
             case WriteState(write_id=write_id):
+                if effect.hand_over:
+                    self._leaving = dict.fromkeys(lock.member_id for lock in effect.hand_over)
                 self._work.write_state(effect, self.telemetry.trace_of(write_id))
             case WakeAt(deadline_ms=deadline_ms):
                 self._set_alarm(deadline_ms)
@@ -359,6 +416,8 @@ class SharePartitionRunner:
                 self._environment.lapses.tell(self.key.group_id, lapses)
             case Initialized(error=ErrorCode.NONE):
                 self.phase = Phase.ACTIVE
+                self.was_active = True
+                self._begun.set()
                 self.wake_soon()
             case Initialized(error=ErrorCode.LEADER_NOT_AVAILABLE):
                 pass  # never a client's business (INI-3, INI-15): the fetch waits
@@ -373,6 +432,7 @@ class SharePartitionRunner:
         if self.phase is Phase.ENDED:
             return
         self.phase = Phase.ENDED
+        self._begun.set()
         self.error = error
         self.message = message or (
             f"the share partition of group {self.key.group_id!r} was dropped; fetch again"
@@ -402,6 +462,10 @@ class SharePartitionRunner:
     # ---- state and log --------------------------------------------------------------------------
 
     def _work_ended(self, event: Event) -> None:
+        if isinstance(event, StateRead):
+            self._taken_from = dict.fromkeys(lock.leader_epoch for lock in event.handed_over)
+        elif isinstance(event, StateWritten) and event.keeps_locks and not event.error:
+            self.handed_over = self._leaving
         self.step(event)
         if self._work.fence_epoch > self.leader_epoch and not self.log.has_own_fence:
             self._on_fenced(self._work.fence_epoch)

@@ -20,6 +20,7 @@ from sharemesh.domain.share_partition.events import (
     StateRead,
     StateWritten,
 )
+from sharemesh.domain.share_partition.rules.hand_over import fault_in_locks
 from sharemesh.domain.share_partition.rules.retry import loaded_batches, stored_batches
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.record_log import PartitionLog
@@ -40,13 +41,19 @@ class StateRequests:
         environment: LeaderEnvironment,
         hear: Callable[[Event], None],
         early: "asyncio.Future[StateReadResult] | None",
+        *,
+        takes_locks: bool = True,
     ) -> None:
-        """``early`` is a read that was asked for before the log was there; it is used once."""
+        """``early`` is a read that was asked for before the log was there; it is used once.
+
+        ``takes_locks``: those that the leader before handed over live on here (HND-7).
+        """
         self._key = key
         self._log = log
         self._environment = environment
         self._hear = hear
         self._early = early
+        self._takes_locks = takes_locks
         self.fence_epoch = -1  # the highest leader epoch that refused a read of ours
         self._running: dict[asyncio.Task[Any], None] = {}
 
@@ -102,12 +109,17 @@ class StateRequests:
         if result.start_offset > self._log.high_watermark:
             await self._tell_behind_the_end(result.start_offset)
         clock = self._environment.clock
+        fault = fault_in_locks(result.handed_over, leader_epoch)
+        if fault is not None:
+            _log.warning("%s: %s; the locks that were handed over lapse", self._key, fault)
         return StateRead(
             ErrorCode(result.error),
             state_epoch=result.state_epoch,
             start_offset=result.start_offset,
             batches=loaded_batches(result.batches, clock.now_ms(), clock.wall_ms()),
             message=result.message,
+            handed_over=() if fault or not self._takes_locks else result.handed_over,
+            tally_of=self._environment.tally_of,
         )
 
     async def _tell_behind_the_end(self, start_offset: int) -> None:
@@ -147,9 +159,11 @@ class StateRequests:
                 member_id=write.member_id,
                 trace_id=trace_id,
                 span_id=span_id,
+                hand_over=write.hand_over,
             ),
         )
-        return StateWritten(write.write_id, ErrorCode(result.error), result.message)
+        error = ErrorCode(result.error)
+        return StateWritten(write.write_id, error, result.message, result.keeps_hand_over)
 
 
 async def resolve_start_offset(policy: str, log: PartitionLog, clock: Clock) -> int:

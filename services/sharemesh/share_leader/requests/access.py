@@ -1,23 +1,39 @@
 """Permissions of the leader's requests, and which of their partitions are led here (INI-1)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from sharemesh.authorization.access import Access, refusal_on
-from sharemesh.authorization.slices import Slices
+from sharemesh.authorization.slices import UNITS_OF_A_SLICE, Slices
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
+from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView, TopicInfo
 from sharemesh.share_leader.failures import Outcome
 from sharemesh.share_leader.partition.led_partitions import LedPartitions, not_led
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
+
+PARTITIONS_OF_A_SLICE = 250
+"""Partitions of a session that are looked at in a turn of the loop: some 5 ms at most."""
+
+FoundInSlices = AsyncIterator[tuple[list[SharePartitionRunner], dict[TopicPartition, Outcome]]]
+"""Share partitions led here, in order, and why others are refused; a slice at a time."""
 
 _RIGHTS = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 _SHOWN = 100  # characters of a name that was sent, in a refusal
 _ANY = "*"  # the name, in the audit log, where one of all topics would do
+
+
+class NamedPartition(Protocol):
+    """A partition as requests name it."""
+
+    topic_id: bytes
+    topic_name: str
+    partition: int
 
 
 class LeaderAccess:
@@ -53,6 +69,21 @@ class LeaderAccess:
             )
         if not 0 <= partition.partition < topic.partitions:
             raise RefusedError(*not_led(self._view, partition))
+
+    def partition(
+        self, principal: str, listed: NamedPartition, operation: Operation
+    ) -> TopicPartition:
+        """Return the partition that a request names by its topic's id, or else by its name.
+
+        Raises:
+            RefusedError: As ``topic`` and ``topic_named``.
+        """
+        if listed.topic_id or not listed.topic_name:
+            partition = TopicPartition(TopicId(listed.topic_id), listed.partition)
+            self.topic(principal, partition, operation)
+            return partition
+        topic = self.topic_named(principal, listed.topic_name, operation)
+        return TopicPartition(topic.topic_id, listed.partition)
 
     def topic_named(self, principal: str, name: str, operation: Operation) -> TopicInfo:
         """Return a topic; without the right it looks like one that does not exist (AUT-1).
@@ -171,3 +202,13 @@ class PartitionLookup:
             else:
                 runners.append(led.share(reader.group_id))
         return runners, refused
+
+    async def find_in_slices(
+        self, reader: Reader, partitions: Sequence[TopicPartition], clock: Clock
+    ) -> FoundInSlices:
+        """Find those of a session, which may have thousands, a slice at a time (BND-20)."""
+        slices = Slices(clock)
+        for first in range(0, len(partitions), PARTITIONS_OF_A_SLICE):
+            if first:
+                await slices.spend(UNITS_OF_A_SLICE)
+            yield self.find(reader, partitions[first : first + PARTITIONS_OF_A_SLICE])

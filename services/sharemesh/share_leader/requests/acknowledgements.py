@@ -13,7 +13,8 @@ from sharemesh.domain.share_partition.effects import Answered
 from sharemesh.domain.share_partition.events import AcknowledgementBatch
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import Outcome
-from sharemesh.share_leader.partition.led_partitions import LedPartitions
+from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
+from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from sharemesh.share_leader.requests.access import LeaderAccess
 from sharemesh.share_leader.turns import SlicedWork
 from sharemesh.v1 import share_leader_pb2 as pb
@@ -46,6 +47,8 @@ class PendingAcknowledgements:
     refused: dict[TopicPartition, Outcome] = field(default_factory=dict)
     awaited: dict[TopicPartition, "asyncio.Future[Answered]"] = field(default_factory=dict)
     batches: dict[TopicPartition, tuple[AcknowledgementBatch, ...]] = field(default_factory=dict)
+    early: dict[TopicPartition, int] = field(default_factory=dict)  # with their leader epochs
+    waits_until_s: float | None = None  # for states that are not read yet; of the loop's clock
 
     def __bool__(self) -> bool:
         return bool(self.refused or self.awaited)
@@ -93,11 +96,36 @@ class Acknowledgements:
         Partitions without acknowledgement batches are left out (spec REQ-8 is the caller's). A
         small request is begun without a turn of the loop in between, a large one in slices.
         """
+        under_way = await self.begin_known(who, topics)
+        await self.begin_early(who, under_way)
+        return under_way
+
+    async def begin_known(
+        self, who: AcknowledgeCaller, topics: Iterable[pb.AcknowledgeTopic]
+    ) -> PendingAcknowledgements:
+        """Check all, and start where it is known whether the locks are here (HND-4, HND-10).
+
+        The rest is ``early``, and for ``begin_early``.
+        """
         under_way = PendingAcknowledgements()
         work = SlicedWork(self._environment.turns, who.group_id)
         for partition, entries in _by_partition(topics).items():
             await self._begin_one(who, partition, entries, under_way, work)
         return under_way
+
+    async def begin_early(self, who: AcknowledgeCaller, under_way: PendingAcknowledgements) -> None:
+        """Wait for the end of hand-overs, and for states to be read; then start what waits."""
+        for partition, leader_epoch in under_way.early.items():
+            try:
+                await self._partitions.required(partition).until_handed_over()
+                led = self._partitions.required(partition)
+                if 0 < leader_epoch < led.leader_epoch:
+                    await self._until_read(led.share(who.group_id), under_way)
+                    await led.until_handed_over()
+                self._check_rights(who, partition)
+                self._start(who, partition, leader_epoch, under_way)
+            except RefusedError as refused:
+                under_way.refused[partition] = (refused.error, refused.message)
 
     async def finish(self, under_way: PendingAcknowledgements) -> dict[TopicPartition, Outcome]:
         """Return the result of each partition, once all writes are durable or refused."""
@@ -125,20 +153,56 @@ class Acknowledgements:
             await work.spend(partition, _PARTITION_UNITS + _units(batches))
             if work.has_waited:
                 self._check_rights(who, partition)
+            under_way.batches[partition] = batches
             led = self._partitions.required(partition)
-            _check_epoch(listed.leader_epoch, led.leader_epoch)
-            runner = led.shares.get(who.group_id)
-            if runner is None:
-                raise RefusedError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"group {who.group_id!r} has nothing acquired in partition "
-                    f"{partition.partition} here; fetch first",
-                )
+            if led.is_handing_over or _is_early(led, who.group_id, listed.leader_epoch):
+                under_way.early[partition] = listed.leader_epoch
+            else:
+                self._start(who, partition, listed.leader_epoch, under_way)
         except RefusedError as refused:
             under_way.refused[partition] = (refused.error, refused.message)
+
+    def _start(
+        self,
+        who: AcknowledgeCaller,
+        partition: TopicPartition,
+        leader_epoch: int,
+        under_way: PendingAcknowledgements,
+    ) -> None:
+        led = self._partitions.required(partition)
+        if 0 < leader_epoch < led.leader_epoch:
+            runner = _taken_over(led, who.group_id, leader_epoch)
+            acquired_in = leader_epoch
+        else:
+            runner, acquired_in = _runner_of(led, who.group_id, leader_epoch), 0
+        under_way.awaited[partition] = runner.acknowledge(
+            who.member_id, under_way.batches[partition], acquired_in, who.principal
+        )
+
+    async def _until_read(
+        self, runner: SharePartitionRunner, under_way: PendingAcknowledgements
+    ) -> None:
+        """Wait until it is known which locks live on here; all partitions share the limit (HND-10).
+
+        Raises:
+            RefusedError: LEADER_NOT_AVAILABLE: it is not known yet.
+        """
+        if runner.phase is Phase.ACTIVE:
             return
-        under_way.batches[partition] = batches
-        under_way.awaited[partition] = runner.acknowledge(who.member_id, batches)
+        now_s = asyncio.get_running_loop().time()
+        if under_way.waits_until_s is None:
+            under_way.waits_until_s = now_s + self._environment.settings.hand_over_ms / 1_000
+        try:
+            async with asyncio.timeout_at(under_way.waits_until_s):
+                await runner.until_begun()
+            unknown = runner.phase is Phase.ENDED
+        except TimeoutError:
+            unknown = True
+        if unknown:
+            raise RefusedError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"the state of partition {runner.key.partition} is not read yet; try again",
+            )
 
     def _check_rights(self, who: AcknowledgeCaller, partition: TopicPartition) -> None:
         self._access.group(who.principal, who.group_id)
@@ -180,21 +244,47 @@ def _only(entries: Sequence[pb.AcknowledgePartition]) -> pb.AcknowledgePartition
     return entries[0]
 
 
-def _check_epoch(sent: int, current: int) -> None:
-    """Refuse an acknowledgement of another leader epoch's acquisition (LOG-22)."""
-    if sent <= 0 or sent == current:
-        return
-    if sent > current:
+def _is_early(led: LedPartition, group_id: GroupId, leader_epoch: int) -> bool:
+    """Whether it is not known yet which locks of an earlier leader epoch live on here."""
+    return 0 < leader_epoch < led.leader_epoch and led.share(group_id).is_awaited
+
+
+def _taken_over(led: LedPartition, group_id: GroupId, leader_epoch: int) -> SharePartitionRunner:
+    """Return the share partition, if locks of an earlier leader epoch live on in it (HND-10).
+
+    Raises:
+        RefusedError: INVALID_RECORD_STATE.
+    """
+    runner = led.shares.get(group_id)
+    if runner is None or not runner.took_from(leader_epoch):
+        raise RefusedError(
+            ErrorCode.INVALID_RECORD_STATE,
+            f"the records were acquired in leader epoch {leader_epoch}, which has ended (now "
+            f"{led.leader_epoch}): their locks are gone, they will be delivered again",
+        )
+    return runner
+
+
+def _runner_of(led: LedPartition, group_id: GroupId, leader_epoch: int) -> SharePartitionRunner:
+    """Return the share partition of what was acquired in this leader epoch (LOG-22).
+
+    Raises:
+        RefusedError: NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    if leader_epoch > led.leader_epoch:
         raise RefusedError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"the records were acquired in leader epoch {sent}, this node leads in {current}; "
-            "refresh metadata",
+            f"the records were acquired in leader epoch {leader_epoch}, this node leads in "
+            f"{led.leader_epoch}; refresh metadata",
         )
-    raise RefusedError(
-        ErrorCode.INVALID_RECORD_STATE,
-        f"the records were acquired in leader epoch {sent}, which has ended (now {current}): "
-        "their locks are gone, they will be delivered again",
-    )
+    runner = led.shares.get(group_id)
+    if runner is None:
+        raise RefusedError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"group {group_id!r} has nothing acquired in partition "
+            f"{led.partition.partition} here; fetch first",
+        )
+    return runner
 
 
 def _units(batches: Iterable[AcknowledgementBatch]) -> int:

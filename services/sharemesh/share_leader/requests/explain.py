@@ -63,7 +63,7 @@ class Explain:
             led = self._led(request, context.principal)
             durable = await self._durable(led, request)
             await led.looks.look()
-            self._check_rights(request, context.principal)  # they may be gone since (AUT-4)
+            self._check_still(led, request, context.principal)
         except RefusedError as refused:
             return pb.ExplainResponse(error_code=int(refused.error), error_message=refused.message)
         except (FencedError, LogFailedError) as ended:
@@ -135,6 +135,11 @@ class Explain:
         if request.offset < 0:
             raise invalid_request(f"offset {request.offset} is below 0; name a record")
         return led
+
+    def _check_still(self, led: LedPartition, request: pb.ExplainRequest, principal: str) -> None:
+        """Check again what may have ended meanwhile: rights (AUT-4), and what this leader leads."""
+        if self._led(request, principal) is not led:
+            raise FencedError("others led it meanwhile")
 
     def _check_rights(self, request: pb.ExplainRequest, principal: str) -> TopicInfo:
         self._access.group(principal, request.group_id, Operation.DESCRIBE)

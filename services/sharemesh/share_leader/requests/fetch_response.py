@@ -1,5 +1,6 @@
 """Builds the per-partition part of fetch and acknowledge answers (spec WIRE-2, REQ-7)."""
 
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from sharemesh.codec.decoded_records import DECODED_BYTES_MAX, Undecodable, decode_records
@@ -23,11 +24,21 @@ class FetchResponse(Generic[Message]):
         record_bytes: Size of all records that were added, in either form.
     """
 
-    def __init__(self, message: Message, view: ClusterView, record_format: int) -> None:
-        """Records are copied once, into ``message``: a list of topics would copy them again."""
+    def __init__(
+        self,
+        message: Message,
+        view: ClusterView,
+        record_format: int,
+        batches: dict[TopicPartition, bytes] | None = None,
+    ) -> None:
+        """Records are copied once, into ``message``: a list of topics would copy them again.
+
+        With ``batches`` they are not copied at all: batches go there.
+        """
         self.message: Message = message
         self.record_bytes = 0
         self._redirects = Redirects(view)
+        self._batches = batches
         self._decoded = record_format == pb.RECORD_FORMAT_DECODED
         self._decoded_bytes_left = DECODED_BYTES_MAX
         self._topics: dict[bytes, pb.ShareFetchTopic] = {}
@@ -64,7 +75,10 @@ class FetchResponse(Generic[Message]):
                 delivery_count=one.delivery_count,
             )
         if not self._decoded:
-            entry.records = taken.records
+            if self._batches is None:
+                entry.records = taken.records
+            else:
+                self._batches[taken.partition] = taken.records
             self.record_bytes += len(taken.records)
             return
         ranges = [(r.first_offset, r.last_offset, r.delivery_count) for r in taken.ranges]
@@ -89,6 +103,11 @@ class FetchResponse(Generic[Message]):
             refusal = bad[0].refusal
             entry.error_code, entry.error_message = int(refusal.error), refusal.message
 
+    def add_errors(self, refused: Mapping[TopicPartition, Outcome]) -> None:
+        """Add why nothing could be fetched from several partitions."""
+        for partition, outcome in refused.items():
+            self.add_error(partition, outcome)
+
     def add_error(self, partition: TopicPartition, outcome: Outcome) -> None:
         """Add why nothing could be fetched from a partition."""
         entry = self.entry(partition)
@@ -105,6 +124,8 @@ class FetchResponse(Generic[Message]):
         offsets = [(each.first_offset, each.last_offset) for each in entry.acquired_records]
         for name in ("records", "decoded_records", "acquired_records", "undecodable"):
             entry.ClearField(name)
+        if self._batches is not None:
+            self._batches.pop(partition, None)
         self.add_error(partition, outcome)
         return offsets
 

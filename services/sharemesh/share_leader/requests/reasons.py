@@ -78,9 +78,9 @@ WORDS = {
         "or the group's share.retry settings, say how long"
     ),
     Reason.IN_FLIGHT_LIMIT: (
-        "too many records are in flight (share.partition.max.record.locks counts from the start "
-        "offset, or with share.in.flight.limit.type=locks what members hold): acknowledge the "
-        "oldest, or raise the limit"
+        "members hold as many records as share.partition.max.record.locks allows (with "
+        "share.in.flight.limit.type=span: so many offsets are in flight from the start offset on): "
+        "acknowledge the oldest, or raise the limit"
     ),
     Reason.RUNS_LIMIT: (
         "finished and unfinished records alternate so often above the start offset that "
@@ -139,8 +139,9 @@ def _why_in_flight(
         case DeliveryState.ACQUIRED:
             return Reason.LOCKED
         case DeliveryState.ACKNOWLEDGED | DeliveryState.ARCHIVED | DeliveryState.ARCHIVING:
-            outcome = runner.telemetry.outcome_of(offset)
-            return ending_of(record.state, Cause.UNSPECIFIED if outcome is None else outcome.cause)
+            cause = runner.machine.unwritten_cause(offset)  # in force before it is written (LK-6)
+            outcome = None if cause else runner.telemetry.outcome_of(offset)
+            return ending_of(record.state, cause if outcome is None else outcome.cause)
         case DeliveryState.AVAILABLE if record.not_before_ms:
             return Reason.DELAYED
         case DeliveryState.AVAILABLE:

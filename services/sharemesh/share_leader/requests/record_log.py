@@ -15,7 +15,7 @@ from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import outcome_of
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
-from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.requests.access import LeaderAccess, NamedPartition
 from sharemesh.share_leader.requests.produce import check_parts, within
 from sharemesh.v1 import record_log_pb2 as pb
 
@@ -81,13 +81,13 @@ class Offsets(_LedLogs):
     async def _list(
         self, asked: pb.ListOffsetsPartition, context: CallContext
     ) -> pb.ListOffsetsResult:
-        partition = TopicPartition(TopicId(asked.topic_id), asked.partition)
         result = pb.ListOffsetsResult(
             topic_id=asked.topic_id, partition=asked.partition, offset=-1, timestamp=-1
         )
         led: LedPartition | None = None
         try:
-            led = self._led(context.principal, partition, Operation.DESCRIBE)
+            led = self._led(context.principal, asked, Operation.DESCRIBE)
+            result.topic_id = led.partition.topic_id
             async with self._parallel:
                 await led.looks.look()
                 result.offset, result.timestamp = await _offset(led, asked.timestamp)
@@ -99,22 +99,21 @@ class Offsets(_LedLogs):
     async def _delete(
         self, asked: pb.DeleteRecordsPartition, context: CallContext
     ) -> pb.DeleteRecordsResult:
-        partition = TopicPartition(TopicId(asked.topic_id), asked.partition)
         result = pb.DeleteRecordsResult(
             topic_id=asked.topic_id, partition=asked.partition, low_watermark=-1
         )
         led: LedPartition | None = None
         try:
-            led = self._led(context.principal, partition, Operation.DELETE)
+            led = self._led(context.principal, asked, Operation.DELETE)
+            result.topic_id = led.partition.topic_id
             async with self._parallel:
                 result.low_watermark = await led.log.delete_records(asked.offset)
         except Exception as error:
             self._told(result, led, "deleting records", error)
         return result
 
-    def _led(self, principal: str, partition: TopicPartition, operation: Operation) -> LedPartition:
-        self._access.topic(principal, partition, operation)
-        return self._partitions.required(partition)
+    def _led(self, principal: str, asked: NamedPartition, operation: Operation) -> LedPartition:
+        return self._partitions.required(self._access.partition(principal, asked, operation))
 
     def _told(
         self,

@@ -1,6 +1,6 @@
 """ShareFetch and ShareAcknowledge: the unary requests of a session (spec REQ, SES, DF)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sharemesh.authorization.refusals import hear_bound
@@ -9,6 +9,7 @@ from sharemesh.domain.ids import MemberId, TopicPartition
 from sharemesh.domain.share_session import FINAL_EPOCH, INITIAL_EPOCH, FetchContext, SessionKey
 from sharemesh.ports.network import CallContext
 from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.failures import Outcome
 from sharemesh.share_leader.pacing import LeaderPacing
 from sharemesh.share_leader.partition.led_partitions import Redirects
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
@@ -133,7 +134,9 @@ class ShareFetch:
         reader = Reader(self._access, context.principal, key.group_id)
         acknowledging = await self._acknowledgements.begin(who, request.topics)
         told = pb.ShareFetchResponse()
-        response = FetchResponse(told, self._environment.view, request.record_format)
+        response = FetchResponse(
+            told, self._environment.view, request.record_format, context.batches
+        )
         must_appear = fetch.must_appear()
         if not fetch.is_final and not request.is_renew_ack:
             wait_ms = await self._turn(request, reader, patient=not acknowledging)
@@ -182,9 +185,7 @@ class ShareFetch:
         wait_ms: int,
     ) -> None:
         partitions = fetch.to_fetch()
-        runners, refused = self._sources.find(reader, partitions)
-        for partition, outcome in refused.items():
-            response.add_error(partition, outcome)
+        runners, refused = await self._found(reader, partitions, response)
         taken: list[PartitionFetch] = []
         wait: DelayedShareFetch | None = None
         if runners and order.max_records > 0 and order.max_bytes > 0:  # spec REQ-13
@@ -210,9 +211,24 @@ class ShareFetch:
         }
         if wait is not None:
             failed.update(wait.failed)
-        for partition, outcome in failed.items():
-            response.add_error(partition, outcome)
+        response.add_errors(failed)
         self._note(fetch, partitions, taken, [*refused, *failed])
+
+    async def _found(
+        self,
+        reader: Reader,
+        partitions: Sequence[TopicPartition],
+        response: FetchResponse[pb.ShareFetchResponse],
+    ) -> tuple[list[SharePartitionRunner], dict[TopicPartition, Outcome]]:
+        """Return the share partitions led here, and why others are refused, which is told."""
+        runners: list[SharePartitionRunner] = []
+        refused: dict[TopicPartition, Outcome] = {}
+        clock = self._environment.clock
+        async for here, elsewhere in self._sources.find_in_slices(reader, partitions, clock):
+            response.add_errors(elsewhere)
+            runners += here
+            refused |= elsewhere
+        return runners, refused
 
     def _withhold(
         self, reader: Reader, fetch: FetchContext, response: FetchResponse[pb.ShareFetchResponse]

@@ -8,16 +8,17 @@ from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import BoundReachedError, ErrorCode, invalid_request
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_partition.events import AcknowledgementBatch
-from sharemesh.domain.share_session import SessionKey, ShareSession, ShareSessions
+from sharemesh.domain.share_session import LEFT_MAX, SessionKey, ShareSession, ShareSessions
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import Outcome
 from sharemesh.share_leader.partition.led_partitions import LedPartitions
-from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
+from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from sharemesh.throttling.counted_quota import CountedQuota
 
 _log = logging.getLogger(__name__)
 
 Offsets = tuple[int, int]  # first and last
+_Whose = tuple[SessionKey, str]  # and the principal
 _RELEASE = (AcknowledgeType.RELEASE,)
 _FEW_PARTITIONS = 100
 
@@ -45,12 +46,14 @@ class ShareSessionCache:
             max_of_principal=settings.max_principal_sessions,
             max_in_group=settings.max_group_sessions,
             quota=quota.exceeded,
+            holds=self._holds_records,
         )
         self._environment = environment
         self._partitions = partitions
         self._attendance: dict[SessionKey, tuple[ShareSession, _Attendance]] = {}
         self._holds: dict[tuple[SessionKey, str], object] = {}  # of each principal (BND-26)
         self._on_replaced: dict[object, Callable[[], None]] = {}
+        self._left_early: dict[SharePartitionRunner, dict[_Whose, ShareSession]] = {}
 
     # ---- opening and keeping --------------------------------------------------------------------
 
@@ -167,8 +170,8 @@ class ShareSessionCache:
     async def release(self, session: ShareSession) -> dict[TopicPartition, Outcome]:
         """Release what the member holds, also in forgotten partitions (spec REL-1, SES-16).
 
-        Partitions that are being drained keep their locks: their holders may still
-        acknowledge.
+        Partitions that are being handed over keep their locks: nothing is decided there any more
+        (HND-4).
         """
         never: Outcome = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing was ever fetched there")
         runners = self._partitions.shares_of(session.key.group_id)
@@ -182,16 +185,20 @@ class ShareSessionCache:
         for runner in candidates:
             partition = runner.key.topic_partition
             led = self._partitions.get(partition)
-            if led is None or led.draining:
+            if led is None or led.is_handing_over:
+                self.sessions.leaves_records(session)
                 outcomes[partition] = (ErrorCode.NONE, "")
             else:
                 runners.append(runner)
+                if runner.phase is Phase.INITIALIZING:
+                    self._left_before_it_began(session, runner)
         answers = await asyncio.gather(
-            *(runner.release(session.key.member_id) for runner in runners)
+            *(runner.release(session.key.member_id, session.principal) for runner in runners)
         )
         for runner, answer in zip(runners, answers, strict=True):
             outcomes[runner.key.topic_partition] = (answer.error, answer.message)
             if answer.error:
+                self.sessions.leaves_records(session)
                 _log.warning(
                     "records of member %s in %s could not be released (%s); their locks expire",
                     session.key.member_id,
@@ -199,6 +206,35 @@ class ShareSessionCache:
                     answer.message,
                 )
         return outcomes
+
+    def _left_before_it_began(self, session: ShareSession, runner: SharePartitionRunner) -> None:
+        """Remember who has left: the state, once it is read, may bring locks of it (HND-11)."""
+        left = self._left_early.get(runner)
+        if left is None:
+            left = self._left_early[runner] = {}
+            self._environment.tasks.spawn(self._release_once_begun(runner, left))
+        if len(left) < LEFT_MAX:
+            left[session.key, session.principal] = session
+
+    async def _release_once_begun(
+        self, runner: SharePartitionRunner, left: Mapping[_Whose, ShareSession]
+    ) -> None:
+        """Release what is left by those that have not come back meanwhile."""
+        try:
+            await runner.until_begun()
+        finally:
+            del self._left_early[runner]
+        gone = [each for (key, _), each in left.items() if self.sessions.get(key) is None]
+        if runner.phase is Phase.ACTIVE:
+            await asyncio.gather(*(self._release_held(each, [runner]) for each in gone))
+
+    def _holds_records(self, key: SessionKey) -> bool:
+        """Return whether a member holds records of some share partition here."""
+        return any(
+            True
+            for runner in self._partitions.shares_of(key.group_id)
+            for _ in runner.machine.holders(lambda member_id: member_id == key.member_id)
+        )
 
     def give_up(
         self,

@@ -1,10 +1,11 @@
 """Consume and HoldSession: share sessions that live as long as a stream."""
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 
 from sharemesh.authorization.refusals import hear_bound
-from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.errors import BoundReachedError, ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.network import CallContext, Stream
@@ -26,6 +27,8 @@ from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1 import share_leader_pb2 as pb
 
 _MAX_NOTICES = 1_000
+_HOLDS_OF_A_SESSION = 2
+"""The stream of a connection that was lost, and the one that binds the session anew (BND-16)."""
 
 
 class Consume:
@@ -46,6 +49,7 @@ class Consume:
         try:
             key, terms = self._terms(first, context)
             session, _ = self._session_cache.sessions.open(key, context.principal)
+            session.follows_hand_over = first.start.follows_hand_over
         except RefusedError as refused:
             hear_bound(refused, context.principal)
             await stream.send(
@@ -99,6 +103,7 @@ class HoldSession:
         self._checks = services.checks
         self._session_cache = services.session_cache
         self._streams = streams
+        self._of_principal: Counter[str] = Counter()
 
     async def __call__(
         self, stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest], context: CallContext
@@ -113,6 +118,7 @@ class HoldSession:
         try:
             key = self._checks.member(context.principal, first.group_id, first.member_id)
             self._session_cache.sessions.check_owner(key, context.principal)
+            self._check_room(context.principal)
         except RefusedError as refused:
             hear_bound(refused, context.principal)
             await stream.send(
@@ -123,6 +129,7 @@ class HoldSession:
         held = _HeldSession(key, self._session_cache, reader)
         self._session_cache.hold(key, context.principal, held)
         self._streams.add(held)
+        self._of_principal[context.principal] += 1
         notices = asyncio.create_task(held.send_notices(stream))
         client = asyncio.create_task(_ends(stream))
         ended = asyncio.create_task(held.ended.wait())
@@ -139,8 +146,22 @@ class HoldSession:
             # Nothing is awaited before the loss is told: a lost connection ends the stream and
             # cancels this handler, and the second may come while the first is being dealt with.
             self._streams.remove(held)
+            self._of_principal[context.principal] -= 1
+            if not self._of_principal[context.principal]:
+                del self._of_principal[context.principal]
             self._session_cache.stream_lost_soon(key, context.principal, held)
             await cancel_and_wait(*tasks)
+
+    def _check_room(self, principal: str) -> None:
+        """Refuse one stream more than a principal can need: their members may be invented."""
+        most = _HOLDS_OF_A_SESSION * self._environment.settings.max_principal_sessions
+        if self._of_principal[principal] >= most:
+            raise BoundReachedError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                f"at this leader {principal!r} has {most} HoldSession streams, the most that it "
+                "may have: end those of members that are gone; retry later, or raise "
+                "group.share.max.share.sessions",
+            )
 
     async def _refuse(
         self,
@@ -161,6 +182,7 @@ class _HeldSession:
         self._key = key
         self._session_cache = session_cache
         self._reader = reader
+        self.hand_overs = None  # who calls unary methods does not follow
         self.ended = asyncio.Event()
         self.refusal: tuple[ErrorCode, str] = (ErrorCode.NONE, "")
         self._notices: asyncio.Queue[list[TopicPartition]] = asyncio.Queue(_MAX_NOTICES)
@@ -173,6 +195,9 @@ class _HeldSession:
 
     def notify_led(self, partition: TopicPartition) -> None:
         """Unary fetches ask again by themselves."""
+
+    def take_back(self, partition: TopicPartition) -> None:
+        """Nothing waits to be sent."""
 
     def rights_changed(self) -> None:
         """Without READ on the group nothing is held any more (AUT-6)."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from sharemesh.cluster.membership import node_message
@@ -11,8 +11,10 @@ from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_session import ShareSession, rotated
 from sharemesh.ports.network import Stream
 from sharemesh.share_leader.failures import Outcome, outcome_of
+from sharemesh.share_leader.partition.hand_over_notices import HandOverNotices
 from sharemesh.share_leader.partition.led_partitions import Redirects
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
+from sharemesh.share_leader.requests.access import FoundInSlices
 from sharemesh.share_leader.requests.acknowledgements import (
     AcknowledgeCaller,
     PendingAcknowledgements,
@@ -38,15 +40,6 @@ from sharemesh.v1 import share_leader_pb2 as pb
 _log = logging.getLogger(__name__)
 
 ConsumeStreamPort = Stream[pb.ConsumeResponse, pb.ConsumeRequest]
-_MOVED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    }
-)
-"""Refusals after which a partition leaves the session; after others it is tried again here."""
 
 
 class ConsumeStream:
@@ -65,6 +58,11 @@ class ConsumeStream:
         self._terms = terms
         self._services = services
         self._outbox = Outbox(settings.max_stream_messages)
+        self.hand_overs = (
+            HandOverNotices(session, self._outbox.put, self._outbox.put_handed_over)
+            if session.follows_hand_over
+            else None
+        )
         self._unsent = UnsentOfStream(services.unsent, terms.reader.principal, self._wake)
         self._sending_bytes = self._acquiring_bytes = 0
         self._acknowledges = OwnedTasks("a consume stream")
@@ -140,6 +138,14 @@ class ConsumeStream:
     def notify_led(self, partition: TopicPartition) -> None:
         """This node leads the partition now: one that waited for it is served."""
         self._resting.go_on([partition])
+
+    def take_back(self, partition: TopicPartition) -> None:
+        """Withhold what waits to be sent of a partition, and give it back uncounted (HND-5)."""
+        waiting = self._outbox.withhold(lambda each: each == partition)
+        self._count_unsent()
+        if waiting:
+            offsets = [each for entry in waiting[partition] for each in self._taken_back(entry)]
+            self._services.session_cache.give_up(self._session, {partition: offsets})
 
     def group_awaiting(self, partition: TopicPartition) -> GroupId | None:
         """Return the group of a stream that has added the partition."""
@@ -231,6 +237,8 @@ class ConsumeStream:
         if self._session.heard(self._services.environment.clock.now_ms()):
             _log.info("%s is heard of again, and gets records", self._member())
             concerns_feeder = True
+        if request.echo_id and self.hand_overs is not None:
+            self.hand_overs.heard(request.echo_id)
         if request.add or request.forget:
             forgotten = named(request.forget)
             self._session.forget(forgotten)
@@ -266,11 +274,14 @@ class ConsumeStream:
             2,
             acknowledge.is_renew_ack,
         )
-        under_way = await self._services.acknowledgements.begin(who, acknowledge.topics)
-        work = self._time.measured(self._answer(acknowledge.acknowledge_id, under_way))
+        under_way = await self._services.acknowledgements.begin_known(who, acknowledge.topics)
+        work = self._time.measured(self._answer(acknowledge.acknowledge_id, who, under_way))
         self._acknowledges.spawn_heard(work, self._answered)
 
-    async def _answer(self, acknowledge_id: int, under_way: PendingAcknowledgements) -> None:
+    async def _answer(
+        self, acknowledge_id: int, who: AcknowledgeCaller, under_way: PendingAcknowledgements
+    ) -> None:
+        await self._services.acknowledgements.begin_early(who, under_way)
         outcomes = await self._services.acknowledgements.finish(under_way)
         if self._resting.alarms:
             self._resting.go_on(
@@ -321,8 +332,9 @@ class ConsumeStream:
 
     async def _stay_out(self) -> None:
         """Wait for a message of a stalled member; its share partitions know that it is stalled."""
-        runners, _ = self._services.sources.find(self._terms.reader, list(self._session.partitions))
         self._changed.clear()
+        partitions = list(self._session.partitions)
+        runners = [runner async for here, _ in self._found(partitions) for runner in here]
         for runner in runners:
             runner.leave_out(self)
         try:
@@ -335,16 +347,8 @@ class ConsumeStream:
         environment = self._services.environment
         order = self._order_now()
         self._turn += 1
-        partitions = [p for p in self._session.partitions if p not in self._resting.alarms]
-        runners, refused = self._services.sources.find(
-            self._terms.reader, rotated(partitions, self._turn)
-        )
-        for runner in runners:
-            self._resting.arrived(runner.key.topic_partition)
-            if runner.phase is Phase.ENDED:
-                refused[runner.key.topic_partition] = (runner.error, runner.message)
-        if refused:
-            self._refuse(refused)
+        self._changed.clear()
+        if (runners := await self._runners()) is None:
             return
         wait = self._wait = DelayedShareFetch(
             runners,
@@ -352,8 +356,10 @@ class ConsumeStream:
             max_bytes=order.max_bytes,
             enough_records=order.max_records,
         )
-        self._changed.clear()
-        kept = await wait.until(self._deadline_ms(), environment.alarms)
+        if self._changed.is_set():  # while partitions were looked through: it begins anew soon
+            kept = wait.try_now() or []
+        else:
+            kept = await wait.until(self._deadline_ms(), environment.alarms)
         self._wait = None
         environment.counters.fetches_expired += wait.expired
         order = self._order_now()  # there may be more credit by now
@@ -378,6 +384,32 @@ class ConsumeStream:
         self._refuse(failed | wait.failed, response)
         if kept and not taken and self._acquiring_bytes:  # without room it waits for that
             await environment.clock.sleep_ms(environment.settings.empty_take_pause_ms)
+
+    async def _runners(self) -> list[SharePartitionRunner] | None:
+        """Return the share partitions to fetch from; None: some are refused, which is told."""
+        partitions = [p for p in self._session.partitions if p not in self._resting.alarms]
+        runners: list[SharePartitionRunner] = []
+        response: FetchResponse[pb.ConsumeResponse] | None = None
+        async for here, refused in self._found(rotated(partitions, self._turn)):
+            for runner in here:
+                self._resting.arrived(runner.key.topic_partition)
+                if runner.phase is Phase.ENDED:
+                    refused[runner.key.topic_partition] = (runner.error, runner.message)
+            if refused:
+                response = response or self._new_response()
+                response.add_errors(self._resting.refused(refused, self._session))
+            runners += here
+        if response is not None:
+            self._put(response)
+            return None
+        if self._changed.is_set():  # meanwhile some may have been forgotten, or all is over
+            mine = self._session.partitions if self._may_acquire() else {}
+            runners = [runner for runner in runners if runner.key.topic_partition in mine]
+        return runners
+
+    def _found(self, partitions: Sequence[TopicPartition]) -> FoundInSlices:
+        clock = self._services.environment.clock
+        return self._services.sources.find_in_slices(self._terms.reader, partitions, clock)
 
     async def _take(
         self, kept: list[SharePartitionRunner], wait: DelayedShareFetch, order: FetchOrder
@@ -435,20 +467,13 @@ class ConsumeStream:
         refused: dict[TopicPartition, Outcome],
         response: FetchResponse[pb.ConsumeResponse] | None = None,
     ) -> None:
-        """Send what there is with the errors; moved partitions leave, others pause."""
-        environment = self._services.environment
+        """Send what there is with the errors."""
         response = response or self._new_response()
-        for partition, outcome in refused.items():
-            moved = outcome[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if moved and (wait_ms := self._resting.due(partition)):
-                self._resting.rest(partition, wait_ms)
-                continue
-            response.add_error(partition, outcome)
-            if outcome[0] in _MOVED:
-                self._session.forget([partition])
-            else:
-                self._resting.rest(partition, environment.settings.stream_retry_ms)
-        message = response.message
+        response.add_errors(self._resting.refused(refused, self._session))
+        self._put(response)
+
+    def _put(self, response: FetchResponse[pb.ConsumeResponse]) -> None:
+        environment, message = self._services.environment, response.message
         if message.responses:
             config = environment.view.group_config(self._session.key.group_id)
             throttle_ms = self._services.pacing.throttle_ms(*self._whose)

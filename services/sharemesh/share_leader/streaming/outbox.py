@@ -33,6 +33,7 @@ class Outbox:
         self._nodes: dict[str, Node] = {}
         self._draining: set[TopicPartition] = set()
         self._next_leaders: dict[TopicPartition, str] = {}
+        self._handed_over: dict[TopicPartition, int] = {}
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -89,6 +90,11 @@ class Outbox:
         if self._draining:
             self._changed.set()
 
+    def put_handed_over(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """Add that the member's locks in a partition live on at the next leader (HND-9)."""
+        self._handed_over[partition] = leader_epoch
+        self._changed.set()
+
     async def room(self) -> None:
         """Return once fewer messages than the bound wait to be sent."""
         await self._room.wait()
@@ -100,7 +106,7 @@ class Outbox:
 
     async def take(self) -> Outgoing | None:
         """Return the next message, with everything small that waits; None when closed."""
-        while not (self._messages or self._acknowledged or self._draining):
+        while not (self._messages or self._acknowledged or self._draining or self._handed_over):
             if self._closed:
                 return None
             self._changed.clear()
@@ -120,6 +126,14 @@ class Outbox:
                     topic_id=partition.topic_id, partition=partition.partition, node_id=node_id
                 )
             self._next_leaders.clear()
+        if self._handed_over:
+            for partition, leader_epoch in self._handed_over.items():
+                message.handed_over.add(
+                    topic_id=partition.topic_id,
+                    partition=partition.partition,
+                    leader_epoch=leader_epoch,
+                )
+            self._handed_over.clear()
         if self._nodes:
             message.node_endpoints.extend(self._nodes.values())
             self._nodes.clear()

@@ -1,10 +1,23 @@
 """Partitions of one stream that rest: nothing is taken of them until an alarm, or better news."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.share_session import ShareSession
 from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.failures import Outcome
 from sharemesh.timers import TimerHandle
+
+_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+"""Refusals after which a partition leaves the session; after others it is tried again here."""
 
 
 class RestingPartitions:
@@ -49,6 +62,23 @@ class RestingPartitions:
         if leader is None or leader.node.node_id == environment.node_id:
             return environment.settings.take_over_wait_ms
         return 0
+
+    def refused(
+        self, refused: Mapping[TopicPartition, Outcome], session: ShareSession
+    ) -> dict[TopicPartition, Outcome]:
+        """Let moved partitions leave the session, and others rest; return what is to be told."""
+        told: dict[TopicPartition, Outcome] = {}
+        for partition, outcome in refused.items():
+            moved = outcome[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if moved and (wait_ms := self.due(partition)):
+                self.rest(partition, wait_ms)
+                continue
+            told[partition] = outcome
+            if outcome[0] in _MOVED:
+                session.forget([partition])
+            else:
+                self.rest(partition, self._environment.settings.stream_retry_ms)
+        return told
 
     def rest(self, partition: TopicPartition, pause_ms: int) -> None:
         """Take nothing of it until ``go_on``, or for ``pause_ms``."""

@@ -272,6 +272,7 @@ class PartitionTelemetry:
         for effect in effects:
             if isinstance(effect, WriteState):
                 self._write(effect, None, now_ns)
+                self._note_outcomes(effect, None, now_ns)
 
     def _answered(self, answer: Answered, now_ns: int) -> None:
         answering = self._answering.pop(answer.request_id, None)

@@ -26,7 +26,7 @@ class EmbeddedRecordLogs:
         self._disk = disk
         self._clock = clock
         self._settings = settings
-        self._recent = RecentPool(settings.recent_bytes_max)
+        self._recent = RecentPool(settings.recent_bytes_max, clock)
         self._scrub_turns = asyncio.Semaphore(1)
 
     async def open(self, partition: TopicPartition, leader_epoch: int) -> EmbeddedPartitionLog:

@@ -49,7 +49,8 @@ def whole_batches(records: bytes, asked_offset: int | None) -> tuple[FetchedBatc
     start = frames[0].base_offset
     if asked_offset is not None:
         start = min(start, asked_offset)
-    return FetchedBatches(start, frames[-1].end_offset, frames, records), problem
+    whole = records if position == len(records) else records[:position]
+    return FetchedBatches(start, frames[-1].end_offset, frames, whole), problem
 
 
 def _walk(records: bytes) -> tuple[list[Frame], int]:
@@ -96,7 +97,7 @@ def read_out(
 
     ``parts`` lie behind each other.
     """
-    pieces: list[memoryview] = []
+    pieces: list[bytes | memoryview] = []
     headers: list[BatchHeader] = []
     total = 0
     for part in parts:
@@ -116,7 +117,9 @@ def read_out(
             stop = frame.position + frame.size_bytes
             headers.append(_header(view, frame))
         if begin >= 0:
-            pieces.append(view[begin:stop])
+            # A part that is asked for whole is passed on as it is kept, without a copy.
+            is_whole = begin == 0 and stop == len(part.data)
+            pieces.append(part.data if is_whole else view[begin:stop])
         if is_full:
             break
     records = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)

@@ -95,6 +95,10 @@ class PartitionMemory:
         """Write what was noted, if that is possible soon."""
         await self._seen.settle(self._partition)
 
+    def forget(self) -> None:
+        """Keep nothing of the partition here but what is still to be written."""
+        self._seen.forget(self._partition)
+
 
 class FollowedLog:
     """A partition as answers of the cluster show it; the watch and reads bring them here."""
@@ -121,11 +125,14 @@ class FollowedLog:
         self._bounds = access.bounds
         self._starts = EpochStarts()
         self._memory = memory
+        self._closed = False
         self._note()
         self._callbacks: list[Callable[[], None]] = []
         self._trouble: tuple[str, int] | None = None
+        self._refused_end = 0  # the end that was known when Kafka said that it lies behind its own
+        self._short_of = 0  # such an end that Kafka's log has not reached again
+        self._is_told_losses = True  # by the ends of epochs, when they were last compared
         self._checking: asyncio.Task[None] | None = None
-        self._closed = False
         self._hot_until_ms = -1
         self._tail = found.high_watermark
         self._bytes_seen = 0
@@ -175,9 +182,12 @@ class FollowedLog:
             self._say_damage()
         self._note()
 
-    async def settle(self) -> None:
-        """Write what was noted of the ends, if that is possible soon."""
-        await self._memory.settle()
+    async def leave(self) -> None:
+        """Write what was noted of the ends, if that is possible soon; then nobody leads it here."""
+        try:
+            await self._memory.settle()
+        finally:
+            self._memory.forget()
 
     def close(self) -> None:
         """Forget everything; what is under way ends."""
@@ -225,7 +235,7 @@ class FollowedLog:
         """Take in an answer; None: it does not count, the epoch must be compared first (KRL-8)."""
         if self._closed or not self._counts(fetched):
             return None
-        self._trouble = None
+        self._goes_on(fetched.high_watermark)
         part, problem = whole_batches(fetched.records, asked_offset)
         if part.frames:
             for frame in part.frames:
@@ -270,6 +280,7 @@ class FollowedLog:
     def failed_with(self, code: int, words: str = "") -> None:
         """Kafka refused; an offset out of range may mean that the start moved (KRL-7)."""
         if code == OFFSET_OUT_OF_RANGE:
+            self._refused_end = self.ends.newest_end
             self.compare()
         elif code == NETWORK_EXCEPTION:
             self._note_trouble("the broker that leads it in Kafka cannot be reached")
@@ -286,6 +297,8 @@ class FollowedLog:
             return False
         epoch = fetched.leader_epoch
         if fetched.diverging is not None or epoch > self.kafka_epoch >= 0:
+            if fetched.diverging is not None:
+                self._refused_end = self.ends.newest_end
             self.compare()
             return False
         if 0 <= epoch < self.kafka_epoch:
@@ -299,41 +312,58 @@ class FollowedLog:
         try:
             while not self._closed:
                 try:
-                    await self._compare()
+                    found = await self._compare()
                 except CLUSTER_ERRORS as error:
                     self._note_trouble(f"Kafka answers {error}")
                     await self._clock.sleep_ms(backoff.next_ms())
                 else:
-                    self._trouble = None
+                    self._goes_on(found.high_watermark)
                     break
         finally:
             self._checking = None
             self.checks += 1
             self._tell()
 
-    async def _compare(self) -> None:
+    def _goes_on(self, high_watermark: int) -> None:
+        """Forget what was wrong, unless Kafka's log ends below what was known of it (KRL-10)."""
+        known_end = min(self._refused_end, self.ends.newest_end)
+        if high_watermark < known_end and not self._is_told_losses:
+            if self._short_of != known_end:
+                self._short_of = known_end
+                self._trouble = None  # another one begins
+            self._note_trouble(
+                f"Kafka's log ends at offset {high_watermark} and had ended at {known_end}: it "
+                "lost records, and this cluster does not tell which; groups go on once it has "
+                f"passed offset {known_end}"
+            )
+            return
+        self._refused_end = self._short_of = 0
+        self._trouble = None
+
+    async def _compare(self) -> FoundEnds:
         # The ends first: an epoch that begins behind this answer is compared when it shows.
         found = await find_ends(self._brokers, self.where)
         if found.leader_epoch < self.kafka_epoch and found.leader_epoch >= 0:
             raise _deposed(found.leader_epoch, self.kafka_epoch)
-        if self.kafka_epoch >= 0:
-            await self._look_for_loss(found)
+        self._is_told_losses = self.kafka_epoch >= 0 and await self._look_for_loss(found)
         self.kafka_epoch = max(self.kafka_epoch, found.leader_epoch)
         self._note()
         self.saw_in_epoch(found.log_start_offset, found.high_watermark, found.last_stable_offset)
+        return found
 
-    async def _look_for_loss(self, found: FoundEnds) -> None:
+    async def _look_for_loss(self, found: FoundEnds) -> bool:
+        """Compare the epoch; return whether the cluster tells where it ends."""
         try:
             epoch, end = await self._brokers.end_offset_of_epoch(self.where, self.kafka_epoch)
         except UnsupportedRequestError:
-            return  # KRL-8: such a cluster does not tell
+            return False  # KRL-8: such a cluster does not tell
         if end < 0:
-            return
+            return False
         differs = self._starts.differs_from(epoch, end)
         # What was confirmed above was produced from here, by a leader of an epoch not known yet.
         known_end = min(self.ends.newest_end, self._epoch_end)
         if differs >= known_end:
-            return
+            return True
         self._epoch_end = found.high_watermark
         self.cache.clear()
         self._starts.forget_from(differs)
@@ -344,6 +374,7 @@ class FollowedLog:
         else:
             self._say_lost_above(differs, known_end)
         self._tail = self.ends.newest_end
+        return True
 
     def _seen(self) -> SeenPartition:
         ends = self.ends
@@ -354,6 +385,8 @@ class FollowedLog:
 
     def _note(self) -> None:
         self._memory.note(self._seen)
+        if self._closed:  # a batch was confirmed late
+            self._memory.forget()
 
     def _say_damage(self) -> None:
         damage = self.ends.damage

@@ -1,7 +1,8 @@
 """Reads of records: from memory, else from the cluster, at most one fetch of a place at a time."""
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sharemesh.backends.kafka.record_logs.cluster_words import CLUSTER_ERRORS
 from sharemesh.backends.kafka.record_logs.fetched_batches import (
@@ -21,6 +22,26 @@ from sharemesh.tasks import first_done
 
 NOTHING = ReadResult(b"", ())
 NOTHING_COMMITTED = ReadResult(b"", (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What one read asks for; ``limit`` is where the log ends for it, whatever it asks for."""
+
+    offset: int
+    end_offset: int
+    limit: int
+    max_bytes: int
+
+    def out_of(self, parts: Sequence[FetchedBatches]) -> ReadResult:
+        """Return its batches; the next one behind it where compaction left none in it (KRL-6).
+
+        Without that a hole as wide as what is asked for would never be passed.
+        """
+        read = read_out(parts, self.offset, self.end_offset, self.max_bytes)
+        if read.headers or self.end_offset == self.limit:
+            return read
+        return read_out(parts, self.offset, self.limit, 1)
 
 
 class LogReads:
@@ -53,10 +74,12 @@ class LogReads:
             await self._log.until_checked(deadline_ms - self._clock.now_ms())
             if self._closed.is_set():
                 raise LogFailedError("the log is closed")
-            end = self._end_of(offset, end_offset, committed=committed)
+            limit = self._limit_of(offset, end_offset, committed=committed)
+            end = limit if end_offset is None else min(end_offset, limit)
             if offset >= end or self._log.is_checking:
                 break
-            found = await self._try(offset, end, max_bytes, deadline_ms, committed=committed)
+            wanted = _Wanted(offset, end, limit, max_bytes)
+            found = await self._try(wanted, deadline_ms, committed=committed)
             if found is not None and found.headers:
                 if found.headers[-1].last_offset + 1 >= self._log.ends.newest_end:
                     self._log.keep_hot()
@@ -67,8 +90,8 @@ class LogReads:
             await self._clock.sleep_ms(wait_ms)
         return NOTHING_COMMITTED if committed else NOTHING
 
-    def _end_of(self, offset: int, end_offset: int | None, *, committed: bool) -> int:
-        """Return where this read ends, or refuse it."""
+    def _limit_of(self, offset: int, end_offset: int | None, *, committed: bool) -> int:
+        """Return where every read from there ends, or refuse it."""
         ends, damage = self._log.ends, self._log.ends.damage
         wanted = offset + 1 if end_offset is None else end_offset
         if damage is not None and ends.lost_from is not None and ends.lost_from <= offset < wanted:
@@ -78,39 +101,35 @@ class LogReads:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not in {ends.log_start_offset}..{ends.high_watermark}",
             )
-        end = ends.last_stable_offset if committed else ends.high_watermark
-        return end if end_offset is None else min(end_offset, end)
+        return ends.last_stable_offset if committed else ends.high_watermark
 
     async def _try(
-        self, offset: int, end_offset: int, max_bytes: int, deadline_ms: int, *, committed: bool
+        self, wanted: _Wanted, deadline_ms: int, *, committed: bool
     ) -> ReadResult | None:
         """Return what lies there, from memory if it can be; None: ask again later."""
-        read = self._from_memory(offset, end_offset, max_bytes, committed=committed)
+        read = self._from_memory(wanted, committed=committed)
         if read is not None:
             return read
         if committed:
-            return await self._fetch_committed(offset, end_offset, max_bytes)
+            return await self._fetch_committed(wanted)
+        offset, max_bytes = wanted.offset, wanted.max_bytes
         running = self._fetches.get(offset)
         if running is not None:
             left_ms = max(0, deadline_ms - self._clock.now_ms())
             await first_done(running, self._closed.wait(), self._clock.sleep_ms(left_ms))
             if not running.done():
                 return None
-            read = self._from_memory(offset, end_offset, max_bytes, committed=False)
+            read = self._from_memory(wanted, committed=False)
             if read is not None:
                 return read
         part = await self._fetch(offset, max_bytes)
-        if part is None:
-            return None
-        return read_out([part], offset, end_offset, max_bytes)
+        return None if part is None else wanted.out_of([part])
 
-    def _from_memory(
-        self, offset: int, end_offset: int, max_bytes: int, *, committed: bool
-    ) -> ReadResult | None:
-        parts = self._log.cache.find(offset, end_offset, max_bytes)
+    def _from_memory(self, wanted: _Wanted, *, committed: bool) -> ReadResult | None:
+        parts = self._log.cache.find(wanted.offset, wanted.end_offset, wanted.max_bytes)
         if not parts:
             return None
-        read = read_out(parts, offset, end_offset, max_bytes)
+        read = wanted.out_of(parts)
         if not committed:
             return read
         if holds_transactions(read.headers):
@@ -145,16 +164,14 @@ class LogReads:
         part = self._log.took(fetched, offset)
         return self._served(part)
 
-    async def _fetch_committed(
-        self, offset: int, end_offset: int, max_bytes: int
-    ) -> ReadResult | None:
+    async def _fetch_committed(self, wanted: _Wanted) -> ReadResult | None:
         """Fetch just this range with the aborted transactions that overlap it (KRL-12)."""
-        checks = self._log.checks
+        offset, checks = wanted.offset, self._log.checks
         try:
             fetched = await self._brokers.fetch(
                 self._log.where,
                 offset,
-                max_bytes=max_bytes,
+                max_bytes=wanted.max_bytes,
                 isolation=Isolation.READ_COMMITTED,
                 last_fetched_epoch=self._log.kafka_epoch,
             )
@@ -166,7 +183,7 @@ class LogReads:
         part = self._served(self._log.took(fetched, offset))
         if part is None:
             return None
-        read = read_out([part], offset, end_offset, max_bytes)
+        read = wanted.out_of([part])
         aborted = tuple(
             AbortedTransaction(each.producer_id, each.first_offset)
             for each in fetched.aborted

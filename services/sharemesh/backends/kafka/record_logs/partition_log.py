@@ -246,7 +246,7 @@ class KafkaPartitionLog:
         self._reads.close()
         self._log.close()
         await self._watch.leave(self._log)
-        await self._log.settle()
+        await self._log.leave()
 
     async def _ask(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         return await until_answered(self._access, ask, self._bounds.open_wait_ms)

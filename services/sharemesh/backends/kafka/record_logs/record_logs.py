@@ -61,7 +61,11 @@ class KafkaRecordLogs:
             raise LogFailedError(f"no topic has the id {partition.topic_id.hex()}")
         where = BrokerPartition(partition.topic_id, name, partition.partition)
         seen = await self._seen.stored(partition)
-        found, differs = await self._find(where, seen)
+        try:
+            found, differs = await self._find(where, seen)
+        except BaseException:
+            self._seen.forget(partition)
+            raise
         memory = PartitionMemory(self._seen, partition)
         log = FollowedLog(where, self._access, ReadCache(self._pool), found, memory)
         if seen is not None:

@@ -128,6 +128,14 @@ class InFlight:
         window = self.window
         return window if window is not None and window.end_offset == self.end_offset else None
 
+    @property
+    def earliest_ms(self) -> int | None:
+        """When the next lock ends or the next delay does, or None."""
+        lock_ms, delay_ms = self.locks.earliest_ms(), self.delays.earliest_ms()
+        if lock_ms is None or delay_ms is None:
+            return delay_ms if lock_ms is None else lock_ms
+        return min(lock_ms, delay_ms)
+
     # ---- finding
 
     def held_batches(self, member_id: MemberId) -> list[CachedBatch]:
@@ -253,9 +261,7 @@ class InFlight:
         lock = old.lock
         if lock is not None and not lock.fired:
             whole = (batch.first_offset, batch.last_offset)
-            at_ms, tally = lock.acquired_at_ms, lock.tally
-            terms = (lock.since_ms, lock.deadline_ms)
-            lock = Lock(*terms, *whole, tally=tally, acquired_at_ms=at_ms)
+            lock = lock.again(lock.since_ms, lock.deadline_ms, *whole)
         new = RecordStatus(
             old.state,
             old.delivery_count,
@@ -272,9 +278,12 @@ class InFlight:
         for batch in self.batches.kept_whole():
             for _, _, status in batch.runs():
                 lock = status.lock
-                if lock is not None and lock.tally is not None:
-                    lock.tally.add(-lock.held)
+                tally = None if lock is None else lock.tally
+                if lock is not None and tally is not None:
                     lock.tally = None
+                    tally.count -= lock.held
+                    if tally.is_awaited:
+                        tally.tell()
 
     def drop_below(self, offset: int) -> bool:
         """Remove the batches that begin below ``offset``, all done; return whether there were."""

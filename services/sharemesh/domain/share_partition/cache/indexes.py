@@ -68,6 +68,10 @@ class Holders:
         if self._count >= self._clean_at:
             self._clean(is_kept)
 
+    def members(self) -> list[MemberId]:
+        """Return all members that hold something, and more."""
+        return list(self._firsts)
+
     def batches_of(self, member_id: MemberId) -> list[int]:
         """Return first offsets of batches, ascending: all that the member holds of, and more."""
         return sorted(self._firsts.get(member_id, ()))

@@ -23,7 +23,9 @@ class Lock:
 
     It covers those records of ``first_offset..last_offset`` whose status names it. What expires
     as one unit is decided by the batch: the whole batch, or one offset if it is tracked so.
-    ``acquired_at_ms`` is wall time, which renewals keep; 0: not known (EXP-9).
+    ``acquired_at_ms`` is wall time, which renewals keep; 0: not known (EXP-9). ``acquired_in`` is
+    the earlier leader epoch in which it was acquired, and handed over since; 0: this one (HND-6).
+    ``principal`` is then whose it is: who opens a session of the member may be another (HND-10).
     """
 
     since_ms: int
@@ -36,6 +38,21 @@ class Lock:
     order: int = -1
     tally: HeldRecords | None = None  # of the principal, if a quota bounds its records (QUO-12)
     acquired_at_ms: int = 0
+    acquired_in: int = 0
+    principal: str = ""
+
+    def again(self, since_ms: int, deadline_ms: int, first_offset: int, last_offset: int) -> "Lock":
+        """Return another lock of the same acquisition."""
+        return Lock(
+            since_ms,
+            deadline_ms,
+            first_offset,
+            last_offset,
+            tally=self.tally,
+            acquired_at_ms=self.acquired_at_ms,
+            acquired_in=self.acquired_in,
+            principal=self.principal,
+        )
 
 
 class LockIndex:
@@ -65,7 +82,7 @@ class LockIndex:
         lock.held += record_count
         self.held_count += record_count
         if lock.tally is not None:
-            lock.tally.add(record_count)
+            lock.tally.count += record_count
         if lock.order < 0:
             self._orders += 1
             lock.order = self._orders
@@ -75,8 +92,11 @@ class LockIndex:
         """Note that records no longer name this lock."""
         lock.held -= record_count
         self.held_count -= record_count
-        if lock.tally is not None:
-            lock.tally.add(-record_count)
+        tally = lock.tally
+        if tally is not None:
+            tally.count -= record_count
+            if tally.is_awaited:
+                tally.tell()
         if lock.held == 0 and lock.waits:
             self._dead += 1
             self._drop_dead()

@@ -37,6 +37,9 @@ def acknowledge(
     for batch in request.batches:
         types = _types(batch)
         first, last = batch.first_offset, batch.last_offset
+        if first < flight.start_offset and request.acquired_in:  # HND-10
+            message = f"offsets {first}-{last} begin below the start offset {flight.start_offset}"
+            raise RefusedError(ErrorCode.INVALID_RECORD_STATE, message)
         if last < flight.start_offset:  # ACK-4
             continue
         reached = first if first > flight.start_offset else flight.start_offset
@@ -99,12 +102,14 @@ class _Acknowledger:
     """One request at work."""
 
     __slots__ = (
+        "_acquired_in",
         "_batch",
         "_changes",
         "_draw",
         "_flight",
         "_member_id",
         "_now_ms",
+        "_principal",
         "_renewals",
     )
 
@@ -116,6 +121,8 @@ class _Acknowledger:
         self._changes = changes
         self._now_ms = now_ms
         self._draw = request.draw
+        self._acquired_in = request.acquired_in
+        self._principal = request.principal
         self._renewals: dict[RecordStatus, RecordStatus] | None = None  # of one entry
         self._batch = _NO_BATCH
 
@@ -223,6 +230,10 @@ class _Acknowledger:
         elif self._batch.delivery_count and self._batch.delivery_count != status.delivery_count:
             # HBK-7
             reason = "was delivered again since"
+        elif status.lock is not None and status.lock.acquired_in != self._acquired_in:  # HND-10
+            reason = "was acquired in another leader epoch"
+        elif self._acquired_in and status.lock and status.lock.principal != self._principal:
+            reason = "is held by another member"
         else:
             return
         message = f"record {first} of {first}-{last} {reason}: {status.state.name.lower()}"
@@ -239,10 +250,8 @@ class _Acknowledger:
         renewed = self._renewals.get(old)
         if renewed is None:
             deadline_ms = self._now_ms + config.record_lock_duration_ms
-            held = old.lock
-            tally, at_ms = (None, 0) if held is None else (held.tally, held.acquired_at_ms)
             terms = (self._now_ms, deadline_ms, entry.first_offset, entry.last_offset)
-            lock = Lock(*terms, tally=tally, acquired_at_ms=at_ms)
+            lock = Lock(*terms) if old.lock is None else old.lock.again(*terms)
             renewed = self._renewals[old] = RecordStatus(
                 old.state,
                 old.delivery_count,

@@ -97,7 +97,7 @@ class Expiry:
     def _expire_run(self, batch: CachedBatch, first: int, last: int, old: RecordStatus) -> None:
         flight = self._flight
         member_id = old.member_id
-        if old.lock is not None:
+        if old.lock is not None and not old.lock.acquired_in:  # HBK-10
             known_ms = self._lapsed.get(member_id, old.lock.since_ms)
             self._lapsed[member_id] = max(known_ms, old.lock.since_ms)
         changes = self._changes_of(member_id)
@@ -118,16 +118,21 @@ class Expiry:
             self._left -= units
 
 
-def release_member(flight: InFlight, member_id: MemberId, changes: PendingTransitions) -> None:
-    """Start to release every record that the member holds (REL-1, T12)."""
+def release_member(
+    flight: InFlight, member_id: MemberId, changes: PendingTransitions, principal: str = ""
+) -> None:
+    """Start to release every record that the member holds (REL-1, T12).
+
+    What was handed over with another principal's lock stays held (HND-10).
+    """
     for batch in flight.held_batches(member_id):
-        if not batch.per_offset and not _held(batch.status, member_id):
+        if not batch.per_offset and not _held(batch.status, member_id, principal):
             continue
         if batch.first_offset < flight.start_offset <= batch.last_offset:  # REL-2
             flight.track_per_offset(batch)
         moves: list[Move] = []
         for run in batch.runs():
-            if _held(run[2], member_id):  # REL-3, REL-6
+            if _held(run[2], member_id, principal):  # REL-3, REL-6
                 moves.extend(_released(flight, changes, run))
             elif moves:
                 moves.append((run[0], run[1], run[2], run[2]))
@@ -135,8 +140,10 @@ def release_member(flight: InFlight, member_id: MemberId, changes: PendingTransi
             changes.apply(batch, moves)
 
 
-def _held(status: RecordStatus, member_id: MemberId) -> bool:
-    return status.state is DeliveryState.ACQUIRED and status.member_id == member_id
+def _held(status: RecordStatus, member_id: MemberId, principal: str) -> bool:
+    if status.state is not DeliveryState.ACQUIRED or status.member_id != member_id:
+        return False
+    return status.lock is None or status.lock.principal in ("", principal)
 
 
 def _released(flight: InFlight, changes: PendingTransitions, run: Run) -> list[Move]:

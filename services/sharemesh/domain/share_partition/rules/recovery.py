@@ -1,9 +1,14 @@
 """The in-flight cache is filled from durable state (spec INI-7..12)."""
 
+from collections.abc import Iterator
+
 from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.handed_lock import HandedLock
 from sharemesh.domain.packed_batches import StateBatches
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.cache.in_flight import GapWindow, InFlight
-from sharemesh.domain.share_partition.events import StateRead
+from sharemesh.domain.share_partition.events import StateRead, uncounted
+from sharemesh.domain.share_partition.rules.hand_over import Piece, TakenLocks, with_locks
 from sharemesh.domain.share_partition.rules.start_offset import move_start_offset
 
 _LOADED_AS = {
@@ -28,21 +33,42 @@ def fault_in(state: StateRead, start_offset: int) -> str | None:
     return None
 
 
-def load(flight: InFlight, start_offset: int, batches: StateBatches) -> None:
-    """Fill an empty cache (INI-8..12); the batches passed ``fault_in``."""
+def load(
+    flight: InFlight,
+    start_offset: int,
+    batches: StateBatches,
+    read: StateRead | None = None,
+    now_ms: int = 0,
+) -> None:
+    """Fill an empty cache (INI-8..12); the batches passed ``fault_in``.
+
+    Locks of ``read`` that the leader before handed over are taken as they lie, if they may be
+    (HND-7).
+    """
     flight.start_offset = flight.end_offset = start_offset
     expected, gap_start = start_offset, None
-    for batch in batches:
-        if gap_start is None and batch.first_offset > expected:
+    locks = () if read is None else read.handed_over
+    pieces = with_locks(batches, locks, start_offset) if locks else _as_they_are(batches)
+    taken = TakenLocks(now_ms, uncounted if read is None else read.tally_of)
+    for first, last, piece in pieces:
+        if gap_start is None and first > expected:
             gap_start = expected
-        status = flight.settled.get(_LOADED_AS[batch.delivery_state], batch.delivery_count)
-        if batch.not_before_ms:  # RTY-8
-            status = status.until(batch.not_before_ms)
-        flight.load(batch.first_offset, batch.last_offset, status)
-        expected = batch.last_offset + 1
-    if batches:  # INI-9
-        flight.end_offset = batches[-1].last_offset
+        if isinstance(piece, HandedLock):
+            flight.insert(CachedBatch(first, last, taken.status(first, last, piece)))
+        else:
+            status = flight.settled.get(_LOADED_AS[piece.delivery_state], piece.delivery_count)
+            if piece.not_before_ms:  # RTY-8
+                status = status.until(piece.not_before_ms)
+            flight.load(first, last, status)
+        expected = last + 1
+    if flight.batches:  # INI-9
+        flight.end_offset = expected - 1
         flight.find_next = True
     if gap_start is not None:  # INI-10
         flight.window = GapWindow(gap_start, flight.end_offset)
     move_start_offset(flight)  # INI-12
+
+
+def _as_they_are(batches: StateBatches) -> Iterator[Piece]:
+    for batch in batches:
+        yield batch.first_offset, batch.last_offset, batch

@@ -1,0 +1,107 @@
+"""Locks that draining leaders leave for their successors, at the share coordinator (spec HND)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sharemesh.domain.handed_lock import HANDED_LOCKS_MAX, HandedLock
+from sharemesh.domain.ids import SharePartitionKey
+
+KEPT_LOCKS_MAX = 100_000
+"""Locks that one share coordinator keeps at a time; hand-overs beyond lapse (HND-8)."""
+
+KEPT_BYTES_MAX = 16 * 1024 * 1024
+"""Their size: all of them may be asked for by one request, and fit into its answer."""
+
+
+@dataclass(slots=True)
+class _KeptLocks:
+    """One hand-over; ``taken_by`` is the leader epoch that it was given to, 0: none yet."""
+
+    state_epoch: int
+    leader_epoch: int
+    locks: tuple[HandedLock, ...]
+    size_bytes: int
+    kept_ms: int
+    taken_by: int = 0
+
+
+class HandOvers:
+    """In memory only: what a coordinator loses with its process lapses, as after a kill.
+
+    Who asks has decided, in the same step, on a read or write of the share partition that was not
+    refused; so what is kept here is in the order of the state log.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[SharePartitionKey, _KeptLocks] = {}
+        self._count = self._bytes = 0
+
+    def __len__(self) -> int:
+        """How many locks are kept."""
+        return self._count
+
+    def keep(
+        self,
+        key: SharePartitionKey,
+        epochs: tuple[int, int],
+        locks: Sequence[HandedLock],
+        now_ms: int,
+    ) -> bool:
+        """Keep what a leader hands over under a state epoch and leader epoch; False: no room."""
+        self._drop(key)
+        size_bytes = sum(lock.size_bytes for lock in locks)
+        if not self._has_room(len(locks), size_bytes):
+            for each in [each for each, kept in self._kept.items() if _is_over(kept, now_ms)]:
+                self._drop(each)
+        if len(locks) > HANDED_LOCKS_MAX or not self._has_room(len(locks), size_bytes):
+            return False
+        self._kept[key] = _KeptLocks(*epochs, tuple(locks), size_bytes, now_ms)
+        self._count += len(locks)
+        self._bytes += size_bytes
+        return True
+
+    def _has_room(self, count: int, size_bytes: int) -> bool:
+        return self._count + count <= KEPT_LOCKS_MAX and self._bytes + size_bytes <= KEPT_BYTES_MAX
+
+    def written(self, key: SharePartitionKey, leader_epoch: int) -> None:
+        """A leader wrote: one after the hand-over has begun to decide, so that it is used up."""
+        kept = self._kept.get(key)
+        if kept is not None and leader_epoch != kept.leader_epoch:
+            self._drop(key)
+
+    def take(
+        self,
+        key: SharePartitionKey,
+        reader_epoch: int,
+        state_epoch: int,
+        known_epoch: int,
+        now_ms: int,
+    ) -> tuple[HandedLock, ...]:
+        """Return what a read of the state brings, with the time that is left (HND-7).
+
+        ``known_epoch`` is the highest leader epoch that read before. A repeated read of the one
+        that got it gets it again: the first answer may be lost.
+        """
+        kept = self._kept.get(key)
+        if kept is None or reader_epoch == kept.leader_epoch == known_epoch:
+            return ()
+        is_first = known_epoch == kept.leader_epoch
+        is_again = reader_epoch == known_epoch == kept.taken_by
+        if kept.state_epoch != state_epoch or not (is_first or is_again):
+            self._drop(key)
+            return ()
+        kept.taken_by = reader_epoch
+        passed_ms = now_ms - kept.kept_ms
+        return tuple(
+            lock._replace(remaining_ms=max(0, lock.remaining_ms - passed_ms)) for lock in kept.locks
+        )
+
+    def _drop(self, key: SharePartitionKey) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._count -= len(kept.locks)
+            self._bytes -= kept.size_bytes
+
+
+def _is_over(kept: _KeptLocks, now_ms: int) -> bool:
+    return all(kept.kept_ms + lock.remaining_ms <= now_ms for lock in kept.locks)

@@ -1,0 +1,1 @@
+"""Files in an object store, by URI: what generations and histories lie in without a directory."""
