@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from deploy.charts import CHARTS
-from images.docker_builder import DOCKERFILES
+from images.__main__ import PRODUCTS
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build"
@@ -73,7 +73,7 @@ def etcd_tag() -> str:
 def pushes(registry: str, version: str, build: Path = BUILD) -> list[list[str]]:
     """Return the commands that publish a version, in their order."""
     commands = []
-    for image in DOCKERFILES:
+    for image in PRODUCTS:
         built = f"{registry}/{image}:{version}"
         name = f"{registry}/etcd:{etcd_tag()}" if image == "etcd" else built
         if name != built:

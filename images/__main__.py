@@ -31,6 +31,7 @@ PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PYTHON_PACKAGES = "python3,ca-certificates"
 SPARK_PACKAGES = "python3,ca-certificates,openjdk-17-jre-headless,procps"
 ETCD_PROGRAMS = ("etcd", "etcdctl", "etcdutl")
+JAVA_17 = "/usr/lib/jvm/java-17-openjdk-amd64"
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 
 
@@ -196,7 +197,7 @@ def spark(out: Path, name: str, scratch: Path, *, thin: bool) -> str:
         environment=(
             PATH,
             "SPARK_HOME=/opt/site/pyspark",
-            "JAVA_HOME=/usr/lib/jvm/java-17-openjdk-amd64",
+            f"JAVA_HOME={JAVA_17}",
             "PYTHONPATH=/opt/site:/app/services:/app/spark",
             "PYTHONUNBUFFERED=1",
             "PYTHONDONTWRITEBYTECODE=1",
@@ -225,6 +226,27 @@ def etcd(out: Path, name: str, scratch: Path, *, thin: bool) -> str:
     return write_image(out, name, [Layer(tar, base=False)], config, thin=thin)
 
 
+def kafka(out: Path, name: str, scratch: Path, *, thin: bool) -> str:
+    """Apache Kafka, from the jars that the tests pin: a broker and its tools, for tests only."""
+    from tests.kafka.jars import KafkaMissingError, jars
+    from tests.kafka_listener.command_line_tools import tool_jars
+
+    try:
+        found, tools = jars(), tool_jars()
+    except KafkaMissingError as error:
+        raise SystemExit(f"images: {error}") from error
+    tar = scratch / "kafka.tar"
+    write_layer(tar, [(found, "/opt/kafka/libs"), (tools, "/opt/kafka/tools")])
+    layers = [debian_layer(SPARK_PACKAGES), Layer(tar, base=False)]
+    config = ImageConfig(
+        user=USER,
+        work_directory="/tmp",  # noqa: S108 - the image's folder
+        environment=(PATH, f"JAVA_HOME={JAVA_17}", "HOME=/tmp"),
+        command=("java", "-cp", "/opt/kafka/libs/*", "kafka.Kafka"),
+    )
+    return write_image(out, name, layers, config, thin=thin)
+
+
 def pause(out: Path, name: str, scratch: Path, *, thin: bool) -> str:
     """Hold a pod's namespaces: for deploy/machine only."""
     built = CACHE / "bin" / "pause.d" / "pause"
@@ -236,8 +258,17 @@ def pause(out: Path, name: str, scratch: Path, *, thin: bool) -> str:
     return write_image(out, name, [Layer(tar, base=False)], config, thin=thin)
 
 
-IMAGES = {"sharemesh": sharemesh, "sharemesh-spark": spark, "etcd": etcd, "pause": pause}
+IMAGES = {
+    "sharemesh": sharemesh,
+    "sharemesh-spark": spark,
+    "etcd": etcd,
+    "kafka": kafka,
+    "pause": pause,
+}
 PRODUCTS = ("sharemesh", "sharemesh-spark", "etcd")
+OF_TESTS = ("kafka",)
+"""What the end-to-end suite runs beside the products."""
+
 BUILDERS = ("mmdebstrap", "docker")
 
 

@@ -9,6 +9,7 @@ DOCKERFILES = {
     "sharemesh": "Dockerfile",
     "sharemesh-spark": "spark.Dockerfile",
     "etcd": "etcd.Dockerfile",
+    "kafka": "kafka.Dockerfile",
 }
 
 

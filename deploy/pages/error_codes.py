@@ -72,6 +72,8 @@ ADVICE = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "stop members, or raise `group.share.max.size`",
     ErrorCode.INVALID_RECORD: "correct the record",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "send less",
+    ErrorCode.RESOURCE_NOT_FOUND: "check the name: `sharemesh users list`",
+    ErrorCode.UNACCEPTABLE_CREDENTIAL: "use 4,096 to 16,384 iterations and a longer salt",
     ErrorCode.UNKNOWN_TOPIC_ID: "refresh the metadata: the topic was deleted, or made again",
     ErrorCode.FENCED_MEMBER_EPOCH: "give up the assignment, and join again with member epoch 0",
     ErrorCode.INVALID_RECORD_STATE: "nothing: the lock has ended, and the record is with others; "

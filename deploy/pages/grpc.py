@@ -36,6 +36,7 @@ ORDER = (
     ("admin", ""),
     ("share_coordinator", ""),
     ("common", SHARED),
+    ("carried_calls", "Carried calls"),
     ("state_record", "Records of the share state log"),
     ("group_record", "Records of the group log"),
 )
@@ -57,6 +58,7 @@ _SCALARS = {
     FieldDescriptorProto.TYPE_DOUBLE: "double",
     FieldDescriptorProto.TYPE_INT32: "int32",
     FieldDescriptorProto.TYPE_INT64: "int64",
+    FieldDescriptorProto.TYPE_UINT64: "uint64",
     FieldDescriptorProto.TYPE_BOOL: "bool",
     FieldDescriptorProto.TYPE_STRING: "string",
     FieldDescriptorProto.TYPE_BYTES: "bytes",

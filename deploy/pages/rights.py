@@ -34,6 +34,7 @@ TASKS: dict[str, tuple[Method, ...]] = {
     "delete a group": (m.DELETE_GROUPS,),
     "see the settings of a group": (m.DESCRIBE_GROUP_CONFIGS,),
     "change the settings of a group, `consume --from-beginning`": (m.ALTER_GROUP_CONFIGS,),
+    "read records without a group": (m.FETCH,),
     "see topics and their offsets": (m.METADATA, m.DESCRIBE_TOPICS, m.LIST_OFFSETS),
     "create a topic": (m.CREATE_TOPICS,),
     "attach a topic of the Kafka cluster": (m.ATTACH_TOPICS,),
@@ -44,10 +45,15 @@ TASKS: dict[str, tuple[Method, ...]] = {
     "change the settings of a topic, or of the cluster": (m.ALTER_CONFIGS,),
     "`quotas list` and `describe`": (m.DESCRIBE_CLIENT_QUOTAS,),
     "`quotas alter`": (m.ALTER_CLIENT_QUOTAS,),
-    "`sharemesh cluster`, `acls list`": (m.DESCRIBE_CLUSTER, m.DESCRIBE_ACLS),
-    "change access rules, drain a process, give up lost records": (
+    "`sharemesh cluster`, `acls list`, `users list`": (
+        m.DESCRIBE_CLUSTER,
+        m.DESCRIBE_ACLS,
+        m.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ),
+    "change access rules and passwords, drain a process, give up lost records": (
         m.CREATE_ACLS,
         m.DELETE_ACLS,
+        m.ALTER_USER_SCRAM_CREDENTIALS,
         m.DRAIN_NODE,
         m.ACCEPT_LOSS,
     ),

@@ -156,7 +156,9 @@ class ClusterConnection:
         serves: Counter[NodeId] = Counter(self._leaders())
         serves.update(shard.node.node_id for shard in self.view.shards() if shard.node)
         return {
-            node.node_id: NodeSeen(node.node_id, node.draining, serves[node.node_id])
+            node.node_id: NodeSeen(
+                node.node_id, node.draining, serves[node.node_id], listens=node.kafka is not None
+            )
             for node in self.view.nodes()
             if node.port
         }
@@ -184,6 +186,7 @@ class ClusterConnection:
             unled_shards=sum(shard.node is None for shard in view.shards()),
             storage_problems=view.storage_problems(),
             losses=tuple(shard.loss for shard in view.shards() if shard.loss),
+            users=len(tables.users),
             examples=tuple(
                 f"{gap.topic.name}/{gap.partition}: {gap.reason}" for gap in gaps[:EXAMPLES_MAX]
             ),

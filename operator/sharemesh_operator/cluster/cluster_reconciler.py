@@ -18,6 +18,7 @@ from sharemesh_operator.resources.cluster_status import (
     storage_problem,
 )
 from sharemesh_operator.resources.conditions import Condition, find
+from sharemesh_operator.resources.kafka_listener_status import services_without_address
 from sharemesh_operator.resources.kafka_problems import kafka_problem
 from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.problems import Problem
@@ -90,7 +91,8 @@ class ClusterReconciler(Reconciler):
             storage = storage or kafka_problem(seen.pods)
         if mesh is not None:
             storage = storage or mesh.storage_problem
-        found = ClusterSeen(seen, plan(spec, seen), placement, problem, storage)
+        unbalanced = services_without_address(spec, live)
+        found = ClusterSeen(seen, plan(spec, seen), placement, problem, storage, unbalanced)
         return found, mesh
 
     @staticmethod

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sharemesh.ports.cluster import Role
+from sharemesh.ports.cluster import KAFKA_ROLES, Role
+from sharemesh_operator.resources.external import External
+from sharemesh_operator.resources.kafka_listener import KafkaListenerSpec, kafka_listener_spec
 from sharemesh_operator.resources.kafka_spec import KafkaSpec, kafka_spec
 from sharemesh_operator.resources.names import FIELDS, PAUSE_ANNOTATION, ROLES, KubeObject
 from sharemesh_operator.resources.spec_fields import key, read
@@ -28,7 +30,9 @@ class Storage:
 
     kafka: KafkaSpec | None
     generations_claim: str
-    """With Kafka storage, the claim with generations of the state log; empty: there are none."""
+    """With Kafka storage, the claim with generations of the state log; empty: there is none."""
+    generations_uri: str
+    """Where they are in an object store instead; empty: nowhere."""
     claim: str = key("claimName", "")
     node: str = key("node", "")
     host_path: str = key("hostPath", "")
@@ -52,25 +56,6 @@ class EtcdSpec:
     def addresses(self) -> tuple[str, ...]:
         """The endpoints as host:port."""
         return tuple(each.split("://", 1)[-1] for each in self.endpoints)
-
-
-@dataclass(frozen=True, slots=True)
-class External:
-    """Addresses for clients outside of Kubernetes; leader n has the port plus n."""
-
-    host: str = key("host")
-    service_type: str = key("serviceType", "NodePort")
-    leader_port: int = key("shareLeaderPort", 30_400)
-    coordinator_port: int = key("groupCoordinatorPort", 30_600)
-    bootstrap_port: int = key("bootstrapPort", 30_399)
-
-    def port(self, role: Role) -> int:
-        """Return the first port of a role; 0 for one that clients do not call."""
-        ports = {
-            Role.SHARE_LEADER: self.leader_port,
-            Role.GROUP_COORDINATOR: self.coordinator_port,
-        }
-        return ports.get(role, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +140,7 @@ class ClusterSpec:
     named_super_users: tuple[str, ...] = ()
     audit: AuditSpec = field(default_factory=AuditSpec)
     external: External | None = None
+    kafka_listener: KafkaListenerSpec | None = None
 
     @property
     def audit_volume_bytes(self) -> int:
@@ -193,6 +179,22 @@ class ClusterSpec:
         """The address for first contacts inside of Kubernetes."""
         return f"{self.name}-bootstrap.{self.namespace}.svc:9400"
 
+    def listener(self, role: Role) -> KafkaListenerSpec | None:
+        """Return the listener for clients of Kafka that pods of a role have, if they have one."""
+        return self.kafka_listener if role in KAFKA_ROLES else None
+
+    def kafka_service(self, name: str) -> str:
+        """Return the name of the Service for clients of Kafka beside one for those of gRPC."""
+        return f"{name}-kafka"
+
+    @property
+    def kafka_bootstrap(self) -> str | None:
+        """The address for first contacts of clients of Kafka inside; None: there is no listener."""
+        if self.kafka_listener is None:
+            return None
+        service = self.kafka_service(f"{self.name}-bootstrap")
+        return f"{service}.{self.namespace}.svc:{self.kafka_listener.port}"
+
 
 def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
     """Return what a ShareCluster object asks for.
@@ -205,7 +207,7 @@ def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
     etcd, tls, telemetry = spec["etcd"], spec.get("tls") or {}, spec.get("telemetry") or {}
     authorization = spec.get("authorization") or {}
     roles = {role: spec.get(FIELDS[role]) or {} for role in ROLES}
-    version = spec.get("version", "")
+    version, listener = spec.get("version", ""), spec.get("kafkaListener")
     return ClusterSpec(
         name=meta["name"],
         namespace=meta["namespace"],
@@ -231,6 +233,7 @@ def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
         named_super_users=tuple(authorization.get("superUsers") or ()),
         audit=read(AuditSpec, spec.get("audit") or {}),
         external=read(External, spec["external"]) if spec.get("external") else None,
+        kafka_listener=kafka_listener_spec(listener) if listener is not None else None,
     )
 
 
@@ -252,12 +255,13 @@ def image_of(version: str, default_image: str) -> str:
 
 
 def _storage(given: Mapping[str, Any]) -> Storage:
-    kafka = given.get("kafka")
+    kafka, generations = given.get("kafka"), given.get("generations") or {}
     return read(
         Storage,
         given,
         kafka=None if kafka is None else kafka_spec(kafka),
-        generations_claim=(given.get("generations") or {}).get("claimName", ""),
+        generations_claim=generations.get("claimName", ""),
+        generations_uri=generations.get("uri", ""),
     )
 
 

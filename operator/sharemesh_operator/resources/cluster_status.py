@@ -7,6 +7,10 @@ import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.conditions import Condition
+from sharemesh_operator.resources.kafka_listener_status import (
+    external_kafka_bootstrap,
+    listener_ready,
+)
 from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.problems import NOT_OPENED, Problem
 from sharemesh_operator.resources.rollout import PodSeen, RolloutPlan, Seen
@@ -28,6 +32,8 @@ class PlacementSeen:
     """What is wrong with the cluster's two topics in Kafka."""
     losses: tuple[str, ...] = ()
     """Shards that are not served because Kafka lost records of them."""
+    users: int = 0
+    """Users with passwords."""
     examples: tuple[str, ...] = ()
     """Some partitions without a leader, with the reason."""
 
@@ -53,6 +59,8 @@ class ClusterSeen:
     """None: etcd or the cluster's record cannot be read."""
     mesh_problem: Problem | None = None
     storage_problem: Problem | None = None
+    unbalanced: tuple[str, ...] = ()
+    """Services for clients of Kafka that their load balancer has given no address yet."""
 
 
 def storage_problem(spec: ClusterSpec, claim: KubeObject | None) -> Problem | None:
@@ -91,6 +99,9 @@ def conditions(spec: ClusterSpec, found: ClusterSeen) -> list[Condition]:
     result = [ready(spec, found), _progressing(spec, found.plan)]
     result.append(_storage_ready(spec, found))
     result += _mesh_conditions(spec, found)
+    if spec.kafka_listener is not None:
+        users = 0 if found.placement is None else found.placement.users
+        result.append(listener_ready(spec, found.seen, users=users, waiting=found.unbalanced))
     if spec.paused or spec.policy == "Paused":
         result.append(
             Condition.true(
@@ -169,7 +180,9 @@ def status(spec: ClusterSpec, found: ClusterSeen) -> KubeObject:
         "image": spec.image,
         "version": _version(spec) if whole else "",
         "bootstrap": spec.bootstrap,
-        "externalBootstrap": _external_bootstrap(spec),
+        "externalBootstrap": spec.external.bootstrap(spec.name) if spec.external else None,
+        "kafkaBootstrap": spec.kafka_bootstrap,
+        "externalKafkaBootstrap": external_kafka_bootstrap(spec),
         "placement": _placement(found.placement),
     }
     for role in w.ROLES:
@@ -249,13 +262,6 @@ def _version(spec: ClusterSpec) -> str:
         return spec.version
     tag = spec.image.split("@", 1)[0].rpartition(":")[2]
     return "" if "/" in tag else tag
-
-
-def _external_bootstrap(spec: ClusterSpec) -> str | None:
-    if spec.external is None:
-        return None
-    host = spec.external.host.replace("{pod}", f"{spec.name}-bootstrap")
-    return f"{host}:{spec.external.bootstrap_port}"
 
 
 def by_role(sets: Sequence[KubeObject]) -> Mapping[Role, KubeObject]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import sharemesh.domain.group_config.group_definitions as names
+from sharemesh.domain.errors import RefusedError
 from sharemesh_operator.resources.cluster_spec import is_paused
 from sharemesh_operator.resources.conditions import Condition
 from sharemesh_operator.resources.names import PAUSE_ANNOTATION, KubeObject
@@ -26,6 +27,14 @@ PAUSED = Condition.unknown(
     f"annotation {PAUSE_ANNOTATION} to resume",
 )
 _ISOLATION = {"ReadUncommitted": "read_uncommitted", "ReadCommitted": "read_committed"}
+_RETRY = {
+    names.RETRY_BACKOFF: ("backoffMilliseconds", 0),
+    names.RETRY_BACKOFF_MAX: ("backoffMaxMilliseconds", 600_000),
+}
+_RETRY_PERCENT = {
+    names.RETRY_BACKOFF_MULTIPLIER: ("backoffMultiplierPercent", 200),
+    names.RETRY_BACKOFF_JITTER: ("backoffJitterPercent", 20),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,33 @@ def group_configs(body: KubeObject) -> dict[str, str]:
     found[names.RENEW_ACKNOWLEDGE_ENABLE] = "true" if renew else "false"
     if "paused" in spec:  # else `sharemesh groups pause` decides
         found[names.PAUSED] = "true" if spec["paused"] else "false"
+    if "inFlightLimitType" in spec:
+        found[names.IN_FLIGHT_LIMIT_TYPE] = spec["inFlightLimitType"].lower()
+    if "maxRunsPerPartition" in spec:
+        found[names.PARTITION_MAX_RUNS] = str(spec["maxRunsPerPartition"])
+    if "retry" in spec:
+        found |= _retry_configs(spec["retry"])
     return found
+
+
+def _retry_configs(retry: KubeObject) -> dict[str, str]:
+    """Return the settings of delayed retry: all of them, so that what is not named is as before."""
+    found = {name: str(retry.get(field, default)) for name, (field, default) in _RETRY.items()}
+    found |= {
+        name: str(retry.get(field, default) / 100)
+        for name, (field, default) in _RETRY_PERCENT.items()
+    }
+    found[names.RETRY_BACKOFF_ON_TIMEOUT] = str(retry.get("onTimeout", False))
+    found[names.RETRY_SCHEDULE] = ",".join(retry.get("schedule", ()))
+    return {name: _spelled(name, value) for name, value in found.items()}
+
+
+def _spelled(name: str, value: str) -> str:
+    """Return a value as the mesh spells it; one that it will refuse stays as it is."""
+    try:
+        return names.GROUP_CONFIGS[name].check(value)
+    except RefusedError:
+        return value
 
 
 def drifted(body: KubeObject, current: Mapping[str, str | None]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sharemesh_operator.resources.spec_fields import key, read
 
-_MECHANISMS = {
+SASL_MECHANISMS = {
     "Plain": "PLAIN",
     "ScramSha256": "SCRAM-SHA-256",
     "ScramSha512": "SCRAM-SHA-512",
@@ -99,7 +99,7 @@ def kafka_settings(kafka: KafkaSpec, secrets: str) -> dict[str, object]:
 
 
 def _security(kafka: KafkaSpec) -> str:
-    if kafka.login.kind not in _MECHANISMS:
+    if kafka.login.kind not in SASL_MECHANISMS:
         return "plaintext" if kafka.tls is None else "tls"
     return "sasl_plaintext" if kafka.tls is None else "sasl_tls"
 
@@ -121,7 +121,7 @@ def _tls_files(kafka: KafkaSpec, secrets: str) -> dict[str, object]:
 
 
 def _login(login: KafkaLoginSpec, secrets: str) -> dict[str, object]:
-    mechanism = _MECHANISMS.get(login.kind)
+    mechanism = SASL_MECHANISMS.get(login.kind)
     if mechanism is None:
         return {}
     folder = f"{secrets}/{login.secret}"

@@ -83,7 +83,7 @@ def laid_over(base: KubeObject, overlay: Mapping[str, Any]) -> KubeObject:
 
 
 def _container(spec: ClusterSpec, role: Role) -> KubeObject:
-    container = {
+    container: KubeObject = {
         "name": w.CONTAINER,
         "image": spec.image,
         "imagePullPolicy": "IfNotPresent",
@@ -114,6 +114,9 @@ def _container(spec: ClusterSpec, role: Role) -> KubeObject:
         },
         "volumeMounts": _mounts(spec, role),
     }
+    listener = spec.listener(role)
+    if listener is not None:
+        container["ports"].append({"name": "kafka", "containerPort": listener.port})
     if spec.storage.kafka is not None:  # the last sentence of a process becomes a condition
         container["terminationMessagePolicy"] = "FallbackToLogsOnError"
     return container
@@ -127,14 +130,31 @@ def _arguments(spec: ClusterSpec, role: Role) -> list[str]:
         f"--role={role}",
         "--node-id=$(POD_NAME)",
         f"--drain-timeout-ms={spec.roles[role].drain_timeout_s * 1_000}",
+        *_listener_arguments(spec, role),
     ]
     outside = spec.external
     if outside is None or not outside.port(role):
         return [*arguments, f"--advertised-host=$(POD_NAME).{spec.namespace}.svc"]
     return [
         *arguments,
-        f"--advertised-host={outside.host.replace('{pod}', '$(POD_NAME)')}",
+        f"--advertised-host={outside.host_of('$(POD_NAME)')}",
         f"--advertised-port-base={outside.port(role)}",
+    ]
+
+
+def _listener_arguments(spec: ClusterSpec, role: Role) -> list[str]:
+    """Return where a pod listens for clients of Kafka, and by which address they reach it."""
+    listener = spec.listener(role)
+    if listener is None:
+        return []
+    port, outside = f"--kafka-listener-port={listener.port}", listener.external
+    if outside is None:
+        host = f"{spec.kafka_service('$(POD_NAME)')}.{spec.namespace}.svc"
+        return [port, f"--kafka-listener-advertised-host={host}"]
+    return [
+        port,
+        f"--kafka-listener-advertised-host={outside.host_of('$(POD_NAME)')}",
+        f"--kafka-listener-advertised-port-base={outside.port(role)}",
     ]
 
 

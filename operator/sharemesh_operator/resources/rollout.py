@@ -43,6 +43,8 @@ class NodeSeen:
     node_id: str
     draining: bool
     serves: int
+    listens: bool = False
+    """Whether clients of Kafka can reach it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,7 +12,6 @@ from sharemesh_operator.resources.conditions import Condition
 from sharemesh_operator.resources.names import KubeObject
 
 FINGERPRINT_CHARS = 16
-SHOWN_MAX = 5  # quotas in a message
 _HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -44,8 +42,6 @@ class UserMade:
 
     rules: frozenset[str] = frozenset()
     quotas: frozenset[str] = frozenset()
-    in_force: Mapping[str, float] = field(default_factory=dict)
-    """Quotas of the object as they were last seen to be in force, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +87,7 @@ def user_made(body: KubeObject) -> UserMade:
     """Return what the operator made for an object, as its status says."""
     status = body.get("status") or {}
     return UserMade(
-        frozenset(status.get("madeRules") or ()),
-        frozenset(status.get("madeQuotas") or ()),
-        {each["name"]: each["value"] for each in status.get("inForceQuotas") or ()},
+        frozenset(status.get("madeRules") or ()), frozenset(status.get("madeQuotas") or ())
     )
 
 
@@ -101,18 +95,16 @@ def user_change(body: KubeObject, found: UserFound, *, gone: bool = False) -> Us
     """Return how to bring the mesh to what an object says; ``gone``: it says nothing any more.
 
     Rules and quotas that the operator did not make are never taken away (IDN-11). Rules that
-    cannot be read are left alone, and so are quotas that were overridden (IDN-14).
+    cannot be read are left alone.
     """
     wanted = () if gone or found.unread else user_rules(body)
     quotas = {} if gone else user_quotas(body)
     made = user_made(body)
     there, kept = dict.fromkeys(found.rules), dict.fromkeys(wanted)
     changed: dict[str, float | None] = {
-        name: value
-        for name, value in quotas.items()
-        if found.quotas.get(name) != value and made.in_force.get(name) != value
+        name: value for name, value in quotas.items() if found.quotas.get(name) != value
     }
-    surplus = sorted(_own(made, found) - quotas.keys())
+    surplus = sorted(made.quotas & found.quotas.keys() - quotas.keys())
     return UserChange(
         create=tuple(each for each in wanted if each not in there),
         delete=tuple(
@@ -122,44 +114,23 @@ def user_change(body: KubeObject, found: UserFound, *, gone: bool = False) -> Us
     )
 
 
-def overridden_quotas(body: KubeObject, found: UserFound) -> dict[str, float | None]:
-    """Return quotas that were in force as the object says, and are not any more; None: gone."""
-    in_force = user_made(body).in_force
-    return {
-        name: found.quotas.get(name)
-        for name, value in user_quotas(body).items()
-        if in_force.get(name) == value and found.quotas.get(name) != value
-    }
-
-
 def made_with(body: KubeObject, change: UserChange) -> KubeObject:
     """Return the part of the status that says what is made, before a change begins (IDN-11)."""
     made = user_made(body)
     rules = made.rules | {fingerprint(each) for each in change.create}
     quotas = made.quotas | {name for name, value in change.quotas.items() if value is not None}
-    in_force = {name: each for name, each in made.in_force.items() if name not in change.quotas}
-    return {
-        "madeRules": sorted(rules),
-        "madeQuotas": sorted(quotas),
-        "inForceQuotas": _noted(in_force),
-    }
+    return {"madeRules": sorted(rules), "madeQuotas": sorted(quotas)}
 
 
 def user_status(body: KubeObject, found: UserFound) -> KubeObject:
     """Return the status but for its conditions, once the mesh was brought to what is wanted."""
     made, wanted, quotas = user_made(body), user_rules(body), user_quotas(body)
     left = {fingerprint(each) for each in found.rules}
-    in_force = {
-        name: value
-        for name, value in quotas.items()
-        if found.quotas.get(name) == value or made.in_force.get(name) == value
-    }
     return {
         "principal": user_principal(body),
         "rules": len(dict.fromkeys(wanted).keys() & dict.fromkeys(found.rules).keys()),
         "madeRules": sorted(made.rules if found.unread else made.rules & left),
-        "madeQuotas": sorted(made.quotas & quotas.keys() | _own(made, found)),
-        "inForceQuotas": _noted(in_force),
+        "madeQuotas": sorted(made.quotas & (quotas.keys() | found.quotas.keys())),
     }
 
 
@@ -177,25 +148,8 @@ def user_condition(body: KubeObject, found: UserFound, refused: Sequence[str]) -
             f"{missing} rules are missing, {surplus} too many, {len(left.quotas)} quotas differ; "
             "they are corrected unless the object or its cluster is paused or only observed",
         )
-    overridden = overridden_quotas(body, found)
-    if overridden:
-        return Condition.false("Ready", "QuotasOverridden", _overridden(body, overridden))
     said = f"{len(user_rules(body))} access rules and {len(user_quotas(body))} quotas"
     return Condition.true("Ready", "InSync", f"{said} of {user_principal(body)} are in force")
-
-
-def _overridden(body: KubeObject, overridden: Mapping[str, float | None]) -> str:
-    wanted, principal = user_quotas(body), user_principal(body)
-    shown = [
-        f"{name} is {'absent' if value is None else f'{value:.16g}'} instead of {wanted[name]:.16g}"
-        for name, value in list(overridden.items())[:SHOWN_MAX]
-    ]
-    back = " ".join(f"--set {name}={wanted[name]:.16g}" for name in list(overridden)[:SHOWN_MAX])
-    return (
-        f"{len(overridden)} quotas of {principal} were altered by hand, and stay so: "
-        f"{', '.join(shown)}; name another value here, or `sharemesh quotas alter --user "
-        f"{shlex.quote(principal)} {back}`"
-    )
 
 
 def principal_taken(body: KubeObject, rival: str) -> Condition:
@@ -211,19 +165,6 @@ def principal_taken(body: KubeObject, rival: str) -> Condition:
 def fingerprint(rule: UserRule) -> str:
     """Return what a rule is known by in the status: short, whatever its name is."""
     return hashlib.sha256(json.dumps(rule).encode()).hexdigest()[:FINGERPRINT_CHARS]
-
-
-def _own(made: UserMade, found: UserFound) -> frozenset[str]:
-    """Return the names of quotas that the operator set, and nobody has overridden since."""
-    return frozenset(
-        name
-        for name in made.quotas & found.quotas.keys()
-        if made.in_force.get(name, found.quotas[name]) == found.quotas[name]
-    )
-
-
-def _noted(quotas: Mapping[str, float]) -> list[KubeObject]:
-    return [{"name": name, "value": quotas[name]} for name in sorted(quotas)]
 
 
 def _words(camel: str) -> str:

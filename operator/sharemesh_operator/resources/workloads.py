@@ -9,6 +9,8 @@ import yaml
 import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
+from sharemesh_operator.resources.external import External
+from sharemesh_operator.resources.kafka_listener import listener_settings
 from sharemesh_operator.resources.kafka_spec import kafka_settings
 from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.pods import (
@@ -23,6 +25,9 @@ from sharemesh_operator.resources.pods import (
     pod_template,
 )
 
+_GRPC = ("grpc", w.GRPC_PORT)
+"""Name and port by which pods are called."""
+
 
 def objects_of(spec: ClusterSpec, replicas: Mapping[Role, int]) -> list[KubeObject]:
     """Return the objects of a cluster, each owned by it and marked with a hash of itself.
@@ -36,6 +41,7 @@ def objects_of(spec: ClusterSpec, replicas: Mapping[Role, int]) -> list[KubeObje
         count = replicas[role]
         found += [headless(spec, role), stateful_set(spec, role, count)]
         found += [pod_service(spec, role, ordinal) for ordinal in range(count)]
+        found += kafka_services(spec, role, count)
         if min(count, spec.roles[role].replicas) > 1:
             found.append(disruption_budget(spec, role))
     return [_owned(each, spec) for each in found]
@@ -84,7 +90,7 @@ def headless(spec: ClusterSpec, role: Role) -> KubeObject:
 def bootstrap(spec: ClusterSpec) -> KubeObject:
     """Return the Service for first contacts: any ready pod knows where everything is."""
     port = spec.external.bootstrap_port if spec.external else 0
-    wanted = {"selector": w.selector(spec.name), **_reached(spec, port)}
+    wanted = {"selector": w.selector(spec.name), **_reached(_GRPC, spec.external, port)}
     return _object(spec, "Service", f"{spec.name}-bootstrap", spec=wanted)
 
 
@@ -98,9 +104,36 @@ def pod_service(spec: ClusterSpec, role: Role, ordinal: int) -> KubeObject:
     wanted = {
         "publishNotReadyAddresses": True,
         "selector": w.selector(spec.name, role) | {w.POD_LABEL: name},
-        **_reached(spec, first + ordinal if first else 0),
+        **_reached(_GRPC, spec.external, first + ordinal if first else 0),
     }
     return _object(spec, "Service", name, role, spec=wanted)
+
+
+def kafka_services(spec: ClusterSpec, role: Role, replicas: int) -> list[KubeObject]:
+    """Return the Services of a role by which clients of Kafka reach its pods.
+
+    They are apart from those of gRPC: one may be reached from outside, and the other not. Share
+    leaders are asked first: what producers ask for is theirs to give.
+    """
+    listener = spec.listener(role)
+    if listener is None:
+        return []
+    inside, outside = ("kafka", listener.port), listener.external
+    found = []
+    if role is Role.SHARE_LEADER:
+        port = outside.bootstrap_port if outside else 0
+        wanted = {"selector": w.selector(spec.name, role), **_reached(inside, outside, port)}
+        name = spec.kafka_service(f"{spec.name}-bootstrap")
+        found.append(_object(spec, "Service", name, role, spec=wanted))
+    for ordinal in range(replicas):
+        name = spec.pod(role, ordinal)
+        wanted = {
+            "publishNotReadyAddresses": True,
+            "selector": w.selector(spec.name, role) | {w.POD_LABEL: name},
+            **_reached(inside, outside, outside.port(role) + ordinal if outside else 0),
+        }
+        found.append(_object(spec, "Service", spec.kafka_service(name), role, spec=wanted))
+    return found
 
 
 def config_map(spec: ClusterSpec) -> KubeObject:
@@ -142,6 +175,8 @@ def settings(spec: ClusterSpec) -> dict[str, object]:
     if spec.super_users:
         found["super_users"] = list(spec.super_users)
     found |= _audit(spec)
+    if spec.kafka_listener is not None:
+        found |= listener_settings(spec.kafka_listener)
     if spec.etcd.secret:
         found |= _files("etcd_tls", ETCD_TLS_PATH)
     if spec.telemetry.endpoint:
@@ -155,8 +190,9 @@ def _storage(spec: ClusterSpec) -> dict[str, object]:
     if storage.kafka is None:
         return {"data_directory": DATA_PATH}
     found = kafka_settings(storage.kafka, KAFKA_PATH)
-    if storage.generations_claim:
-        found["generations"] = GENERATIONS_PATH
+    generations = GENERATIONS_PATH if storage.generations_claim else storage.generations_uri
+    if generations:
+        found["generations"] = generations
     return found
 
 
@@ -250,15 +286,18 @@ def _port(name: str, port: int) -> KubeObject:
     return {"name": name, "port": port, "targetPort": port, "protocol": "TCP"}
 
 
-def _reached(spec: ClusterSpec, port: int) -> KubeObject:
+def _reached(of_pods: tuple[str, int], external: External | None, port: int) -> KubeObject:
     """Return type and ports of a Service that clients outside reach at ``port``; 0: nowhere."""
-    inside = _port("grpc", w.GRPC_PORT)
-    if spec.external is None or not port:
+    name, inner = of_pods
+    inside = _port(name, inner)
+    if external is None or not port:
         return {"type": "ClusterIP", "ports": [inside]}
-    if spec.external.service_type == "NodePort":
+    if external.service_type == "NodePort":
         return {"type": "NodePort", "ports": [inside | {"nodePort": port}]}
-    balanced = _port("grpc-external", port) | {"targetPort": w.GRPC_PORT}
-    return {"type": spec.external.service_type, "ports": [inside, balanced]}
+    if port == inner:
+        return {"type": external.service_type, "ports": [inside]}
+    balanced = _port(f"{name}-external", port) | {"targetPort": inner}
+    return {"type": external.service_type, "ports": [inside, balanced]}
 
 
 def _files(name: str, path: str) -> dict[str, object]:
