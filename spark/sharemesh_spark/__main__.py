@@ -6,12 +6,15 @@ import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from sharemesh_spark.java import NoJavaError
 from sharemesh_spark.options import access_of_options, parser, spark_settings
+
+if TYPE_CHECKING:
+    from sharemesh_spark.kept_files import KeptFiles
 
 FIGURES = "figures"
 FIGURES_MAX = 100
@@ -33,21 +36,29 @@ def main(argv: list[str] | None = None) -> int:
         from sharemesh_spark.generation.compact import NotCommittedError, NotProvenError
         from sharemesh_spark.history.explain import BadRecordError
         from sharemesh_spark.history.history import HistoryTakenError
+        from sharemesh_spark.kept_files import KeptFilesError, RunTakenError, kept_in
         from sharemesh_spark.reader.data_directory import UnreadableLogError, shards
         from sharemesh_spark.session import SparkNotStartedError
     except ImportError as error:
         out.print(f"{error.name} is missing: pip install 'sharemesh[spark]'", style="red")
         return 2
     try:
-        shards(args.data)  # before Spark's seconds of start-up
-        figures = _explain(args, out) if args.command == "explain" else _run(args, out)
+        with kept_in(args.data, args.work) as files:
+            args.data = files.directory
+            if args.kafka:
+                _find_topic(args.kafka, args.data)
+            shards(args.data)  # before Spark's seconds of start-up
+            figures = _explain(args, out) if args.command == "explain" else _run(args, files, out)
+            files.publish()
     except (
         BadRecordError,
         HistoryTakenError,
+        KeptFilesError,
         NoJavaError,
         NotAnsweredError,
         NotCommittedError,
         NotProvenError,
+        RunTakenError,
         SparkNotStartedError,
         UnreadableLogError,
     ) as error:
@@ -59,6 +70,26 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     _write_figures(args.json or _figures_file(args), figures)
     return 0
+
+
+def _find_topic(brokers: str, data: Path) -> None:
+    """Leave in the directory where the log is: tasks find it there."""
+    from sharemesh_spark.reader.data_directory import KAFKA_FILE, UnreadableLogError
+    from sharemesh_spark.reader.kafka_log import find_place
+    from sharemesh_spark.reader.kafka_place import (
+        BadKafkaPlaceError,
+        access_of_brokers,
+        encode_place,
+    )
+
+    try:
+        place = find_place(access_of_brokers(brokers))
+    except BadKafkaPlaceError as error:
+        raise UnreadableLogError(str(error)) from error
+    data.mkdir(parents=True, exist_ok=True)
+    part = data / f"{KAFKA_FILE}.part"
+    part.write_text(encode_place(place), encoding="utf-8")
+    part.rename(data / KAFKA_FILE)
 
 
 def console() -> Console:
@@ -84,7 +115,7 @@ def _write_figures(path: Path, figures: dict[str, Any]) -> None:
     path.write_text(json.dumps(figures, indent=1))
 
 
-def _run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
+def _run(args: argparse.Namespace, files: "KeptFiles", console: Console) -> dict[str, Any]:
     from sharemesh_spark.commands import COMMANDS, Run
     from sharemesh_spark.progress import progress
     from sharemesh_spark.session import start
@@ -101,7 +132,7 @@ def _run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
     try:
         for name in ("compact", "report") if args.command == "run" else (args.command,):
             key, command = COMMANDS[name]
-            figures[key] = command(Run(args, spark, console, datetime.now(UTC)))
+            figures[key] = command(Run(args, spark, console, datetime.now(UTC), files))
     finally:
         spark.stop()
     return figures

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +21,7 @@ from sharemesh_spark.history import queries
 from sharemesh_spark.history.history import FOLDER as HISTORY
 from sharemesh_spark.history.history import bytes_of, update_history, watermark
 from sharemesh_spark.history.known import Known, read_known
+from sharemesh_spark.kept_files import KeptFiles
 from sharemesh_spark.options import access_of_options
 from sharemesh_spark.progress import progress, whole_log
 from sharemesh_spark.report import console_tables
@@ -36,11 +38,17 @@ class Run:
     spark: SparkSession
     console: Console
     now: datetime
+    files: KeptFiles
+
+    @property
+    def data(self) -> Path:
+        """The data directory, or what stands for it where the log is a topic."""
+        return self.files.directory
 
 
 def compact_command(run: Run) -> dict[str, Any]:
     """Write, prove and perhaps commit a generation."""
-    args, data, console = run.args, run.args.data, run.console
+    args, data, console = run.args, run.data, run.console
     remove_leftovers(data / GENERATIONS, now_s=run.now.timestamp())
     generation_id = run.now.strftime(RUN_ID)
     started = perf_counter()
@@ -49,6 +57,7 @@ def compact_command(run: Run) -> dict[str, Any]:
     seconds = perf_counter() - started
     console_tables.generation(console, data, manifest, seconds)
     committed: list[int] = []
+    run.files.publish()  # coordinators read it as soon as it is committed
     if args.commit:
         with cluster_calls(access_of_options(args)) as calls:
             ask = partial(calls.commit, shards=len(manifest.shards))
@@ -67,11 +76,15 @@ def compact_command(run: Run) -> dict[str, Any]:
 
 def history_command(run: Run) -> dict[str, Any]:
     """Add what is new to the history table."""
-    data, console = run.args.data, run.console
+    data, console = run.data, run.console
     started = perf_counter()
     remove_leftovers(data / HISTORY, now_s=run.now.timestamp())
     with progress(run.spark, console, "adding to the history"):
-        added = update_history(run.spark, data, attempt=f"{run.now:{RUN_ID}}-{os.getpid()}")
+        attempt = f"{run.now:{RUN_ID}}-{os.getpid()}"
+        added = update_history(run.spark, data, attempt=attempt)
+        if added is not None:
+            run.files.claim_run(added.run, attempt, now_s=run.now.timestamp())
+            run.files.publish()
     seconds = round(perf_counter() - started, 3)
     if added is None:
         console.print("the history is up to date")
@@ -91,7 +104,7 @@ def answers_command(run: Run) -> dict[str, Any]:
     started = perf_counter()
     history_command(run)
     with progress(run.spark, console, "answering") as tell:
-        known = read_known(run.spark, args.data, appended=True, tell=tell)
+        known = read_known(run.spark, run.data, appended=True, tell=tell)
         found = {
             "groups": queries.groups(known),
             "archived": queries.archived(known),
@@ -112,7 +125,7 @@ def answers_command(run: Run) -> dict[str, Any]:
         console_tables.rows(console, name.replace("_", " "), rows)
     console_tables.holes(console, known.holes)
     if args.html:
-        about = About(str(args.data.resolve()), run.now, args.every, known.holes)
+        about = About(str(run.data.resolve()), run.now, args.every, known.holes)
         args.html.write_text(report_page(told, about), encoding="utf-8")
         console.print(f"report: {args.html}", soft_wrap=True)
     return {**tables, **_about(known, names), "seconds": round(perf_counter() - started, 3)}
@@ -123,7 +136,7 @@ def report_command(run: Run) -> dict[str, Any]:
     console = run.console
     started = perf_counter()
     with progress(run.spark, console, "reporting") as tell:
-        known = read_known(run.spark, run.args.data, appended=False, tell=tell)
+        known = read_known(run.spark, run.data, appended=False, tell=tell)
         groups = _collected(queries.groups(known))
         lines = queries.labelled(_collected(queries.by_cause(known)), groups)
         counts = queries.by_delivery_count(known)
@@ -170,7 +183,7 @@ def _about(known: Known, names: Mapping[str, str]) -> dict[str, Any]:
 
 def _names(run: Run) -> dict[str, str]:
     access = access_of_options(run.args) if run.args.bootstrap else None
-    return topic_names(run.args.data, access)
+    return topic_names(run.data, access)
 
 
 COMMANDS = {

@@ -21,7 +21,17 @@ EXAMPLES = """examples:
   sharemesh-spark explain AAAAAAAAAAAAAAAAAAAAAQ/0@17 --group g --data data
   sharemesh-spark report data                       how the records of each group ended
   sharemesh-spark run data --json out.json          compact and report, with figures as JSON
+  sharemesh-spark compact s3://bucket/mesh --kafka sharemesh.toml --commit --bootstrap mesh:9600
+                                                    of a cluster whose logs are in Kafka
 """
+_DATA = (
+    "the data directory of the cluster; with storage kafka what its setting generations names: a "
+    "path, or a URI (file:, s3:, gs:)"
+)
+_KAFKA = (
+    "with storage kafka: host:port of brokers, or the settings file of a process; needed once for "
+    "a directory"
+)
 COMMANDS = ("compact", "history", "answers", "report", "run")
 
 
@@ -37,7 +47,8 @@ def parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     for name in COMMANDS:
         command = commands.add_parser(name)
-        command.add_argument("data", type=Path, help="the data directory of the cluster")
+        command.add_argument("data", metavar="DATA", help=_DATA)
+        command.add_argument("--kafka", metavar="BROKERS", help=_KAFKA)
         _add_spark(command)
         command.add_argument(
             "--json", type=Path, help="figures of the run (default: WORK/figures/…)"
@@ -63,7 +74,9 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("explain")
     command.add_argument("record", help="topic/partition@offset")
     command.add_argument("--group", required=True)
-    command.add_argument("--data", type=Path, default=Path("data"))
+    command.add_argument("--data", default="data", help=_DATA)
+    command.add_argument("--kafka", metavar="BROKERS", help=_KAFKA)
+    command.add_argument("--work", type=Path, help="where the copy of an object store is")
     _add_access(command, "host:port, to look a topic up by its name")
     command.add_argument("--json", type=Path, help="write the events here")
     return parser

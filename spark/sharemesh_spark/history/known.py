@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from sharemesh.codec.batch_frame import walk_frames
 from sharemesh.codec.log_layout import RECORDS
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.domain.ids import TopicId, format_topic_id
+from sharemesh.domain.ids import TopicId, format_topic_id, parse_topic_id
 from sharemesh_spark.generation.source import FORMAT, StateLogSource
 from sharemesh_spark.history.history import (
     changes_in,
@@ -25,7 +25,7 @@ from sharemesh_spark.history.history import (
     topic_text,
     watermark,
 )
-from sharemesh_spark.reader.data_directory import Range, read_log
+from sharemesh_spark.reader.data_directory import Range, read_log, topic_of
 from sharemesh_spark.share_partitions import KEY, KNOWN_SCHEMA, SCHEMA, lives_and_spans
 
 _TOPIC_HEX_LENGTH = 32
@@ -74,7 +74,8 @@ def read_known(
     changes = known_changes(spark, data).cache()
     changes.count()
     tell("reading record logs")
-    batches = spark.createDataFrame(produced_rows(data) if appended else [], PRODUCED_SCHEMA)
+    rows = _appended_rows(data, states, changes) if appended else []
+    batches = spark.createDataFrame(rows, PRODUCED_SCHEMA)
     unread = holes(data)
     tell("adding up")
     return Known(changes, partitions_of(changes, states, batches, unread).cache(), unread)
@@ -142,6 +143,19 @@ def _as_known(**columns: Column) -> list[Column]:
     types = dict(each.split() for each in KNOWN_SCHEMA.split(", "))
     absent = f.lit(None)
     return [columns.get(name, absent).cast(kind).alias(name) for name, kind in types.items()]
+
+
+def _appended_rows(
+    data: Path, states: DataFrame, changes: DataFrame
+) -> list[tuple[str, int, int, int, int]]:
+    """Return the rows of ``produced_rows``, with storage in Kafka of the topics that are known."""
+    place = topic_of(data)
+    if place is None:
+        return produced_rows(data)
+    from sharemesh_spark.reader.kafka_batches import appended_batches
+
+    found = states.select("topic_id").union(changes.select("topic_id")).distinct().collect()
+    return appended_batches(place, [parse_topic_id(each) for each in sorted(r[0] for r in found)])
 
 
 def produced_rows(data: Path) -> list[tuple[str, int, int, int, int]]:

@@ -1,5 +1,6 @@
 """Reads the share state log of a data directory beside its writers, without locks (LOG-13).
 
+A directory with a file ``kafka-log.json`` holds generations and history alone: its log is a topic.
 Files are only read. What lies beyond the committed end is never read; when an owner changes the
 directory meanwhile, the reading starts over, a bounded number of times.
 """
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from io import BufferedReader
 from os import SEEK_END
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,12 @@ from sharemesh.codec.log_layout import (
 )
 from sharemesh.codec.segment import segment_names
 
+if TYPE_CHECKING:
+    from sharemesh_spark.reader.kafka_place import KafkaPlace
+
 Result = TypeVar("Result")
+KAFKA_FILE = "kafka-log.json"
+"""Beside generations and history; its log is a topic of the Kafka cluster that it names."""
 
 Range = tuple[int, int]
 """Offsets from the first to the second, exclusive."""
@@ -105,12 +111,16 @@ def cluster_file(data: Path) -> ClusterFile:
     Raises:
         UnreadableLogError: It is no data directory of Sharemesh, or a newer one.
     """
+    place = topic_of(data)
+    if place is not None:
+        return ClusterFile(place.access.cluster_id, 0, place.shards)
     try:
         return decode_cluster_file((data / CLUSTER_FILE).read_bytes())
     except OSError as error:
         raise UnreadableLogError(
             f"{data} is not a data directory of sharemesh ({error.strerror}: {CLUSTER_FILE}); "
-            "pass the directory that `sharemesh up` was given as its data directory"
+            "pass the directory that `sharemesh up` was given as its data directory, or, if the "
+            "log is in Kafka, name the brokers with --kafka"
         ) from error
     except DataDirectoryError as error:
         raise UnreadableLogError(f"{data}: {error}") from error
@@ -123,6 +133,11 @@ def shards(data: Path) -> list[int]:
 
 def shard_bytes(data: Path, shard: int) -> int:
     """Return how large the files of a shard's log are, some of which may not count any more."""
+    place = topic_of(data)
+    if place is not None:
+        from sharemesh_spark.reader.kafka_log import topic_shard_bytes
+
+        return topic_shard_bytes(place, shard)
     folder = data / shard_log_path(STATE, shard)
     return sum((folder / name.file_name).stat().st_size for name in segment_names(_names(folder)))
 
@@ -133,6 +148,11 @@ def read_shard(data: Path, shard: int, room: Room | None = None) -> ShardImage:
     Raises:
         UnreadableLogError: Corruption below the committed end, or no rest between take-overs.
     """
+    place = topic_of(data)
+    if place is not None:
+        from sharemesh_spark.reader.kafka_log import read_topic_shard
+
+        return read_topic_shard(place, shard)
     return read_log(data / shard_log_path(STATE, shard), shard, room)
 
 
@@ -147,6 +167,11 @@ def shard_bounds(data: Path, shard: int) -> Range:
     Raises:
         UnreadableLogError: See ``read_shard``.
     """
+    place = topic_of(data)
+    if place is not None:
+        from sharemesh_spark.reader.kafka_log import topic_shard_bounds
+
+        return topic_shard_bounds(place, shard)
     folder = data / shard_log_path(STATE, shard)
     return _starting_over(lambda: _bounds_once(folder), folder)
 
@@ -184,6 +209,18 @@ def records(image: ShardImage) -> Iterator[RawRecord]:
 def unreadable(part: LogPart, error: LogBytesError) -> UnreadableLogError:
     """Return the error with the whole path and what to do."""
     return UnreadableLogError(f"{part.folder / str(error)}; restore the file from a backup")
+
+
+def topic_of(data: Path) -> "KafkaPlace | None":
+    """Return the topic that is a directory's log; what speaks to brokers is imported then only."""
+    if not (data / KAFKA_FILE).exists():
+        return None
+    from sharemesh_spark.reader.kafka_place import BadKafkaPlaceError, place_in
+
+    try:
+        return place_in(data)
+    except BadKafkaPlaceError as error:
+        raise UnreadableLogError(str(error)) from error
 
 
 def _starting_over(read: Callable[[], Result], folder: Path) -> Result:
