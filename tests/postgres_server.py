@@ -14,33 +14,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
+from tests.debian_package import found_or_installed
 from tests.etcd_server import die_with_parent
 
 _BEGIN_TIMEOUT_S = 60
-_INSTALL_TIMEOUT_S = 300
 _END = "--end--"
 
 
 def programs() -> Path:
     """Return the directory of PostgreSQL's programs; installs the package as root if need be."""
-    found = _newest()
-    if found is None and os.getuid() == 0 and shutil.which("apt-get"):
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"]
-        for command in (["apt-get", "update", "-qq"], install):
-            subprocess.run(
-                command,
-                check=True,
-                env=quiet,
-                timeout=_INSTALL_TIMEOUT_S,
-                stdout=subprocess.DEVNULL,
-            )
-        found = _newest()
-    if found is None:
-        pytest.skip("PostgreSQL is not here: install Debian's package postgresql")
-    return found
+    return found_or_installed("postgresql", _newest)
 
 
 def _newest() -> Path | None:

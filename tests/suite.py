@@ -100,8 +100,10 @@ PARTS = (
     pytest_part("integration", "integration and not scenario", workers=3, budget_s=420),
     pytest_part("spark", "spark", workers=1, budget_s=180),
     # The first test of a new machine fetches a broker's jars.
-    pytest_part("kafka", "kafka", "--timeout=300", workers=1, budget_s=240),
+    pytest_part("kafka", "kafka and not jury", "--timeout=300", workers=1, budget_s=240),
 )
+JURIES = pytest_part("juries", "jury", workers=1, budget_s=1_800)
+"""Suites and programs that others wrote: minutes each, so only `make nightly` runs them."""
 
 
 def run(part: Part) -> tuple[bool, float, int, int]:
@@ -135,8 +137,10 @@ def main() -> int:
     parser.add_argument("--only", default="", help="one part by name")
     args = parser.parse_args()
     parts = [p for p in PARTS if (not args.fast or p.fast) and args.only in ("", p.name)]
+    if args.only == JURIES.name:
+        parts = [JURIES]
     if not parts:
-        names = ", ".join(p.name for p in PARTS)
+        names = ", ".join(p.name for p in (*PARTS, JURIES))
         print(f"no part is called {args.only!r}; there are: {names}")
         return 2
     domain_coverage.DATA.mkdir(parents=True, exist_ok=True)

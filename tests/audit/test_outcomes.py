@@ -18,6 +18,7 @@ from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import admin_pb2 as admin
 from sharemesh.v1 import group_coordinator_pb2 as group
+from sharemesh.v1 import record_log_pb2 as record_log
 from tests.audit.events import lines, trail
 
 ADDRESS = "here:1"
@@ -67,6 +68,20 @@ async def test_entries_with_the_same_outcome_are_one_line(serving, log):
         ("failed", "UNKNOWN_TOPIC_OR_PARTITION"): ["b", "f"],
         ("unknown", "REQUEST_TIMED_OUT"): ["c"],
     }, "a missing right has its own line (AUD-2); another process's is none"
+
+
+async def test_records_are_deleted_of_a_topic_that_is_named_by_id_or_by_name(serving, log):
+    async def handler(_request, _context):
+        return record_log.DeleteRecordsResponse(partitions=[{}, {}])
+
+    ask = serving(methods.DELETE_RECORDS, handler)
+    await ask(
+        record_log.DeleteRecordsRequest(
+            partitions=[{"topic_name": "orders"}, {"topic_id": b"\7" * 16, "topic_name": "other"}]
+        )
+    )
+    [found] = lines(log)
+    assert names(found) == ["orders", "07" * 16]
 
 
 async def test_a_cancelled_change_keeps_its_names(serving, log):

@@ -112,6 +112,21 @@ def by_topic_name(_world):
         request.partitions.add(topic_name=name, partition=LED).decoded_records.add(value=b"v")
         return request
 
+    def read(name):
+        request = log.FetchRequest()
+        request.partitions.add(topic_name=name, partition=LED, max_bytes=1_000)
+        return request
+
+    def listed(name):
+        request = log.ListOffsetsRequest()
+        request.partitions.add(topic_name=name, partition=LED, timestamp=-1)
+        return request
+
+    def trimmed(name):
+        request = log.DeleteRecordsRequest()
+        request.partitions.add(topic_name=name, partition=LED, offset=1)
+        return request
+
     def named(kind, **fields):
         def make(name):
             request = kind()
@@ -147,6 +162,9 @@ def by_topic_name(_world):
         ),
         pair(methods.EXPLAIN, lambda name: explain(MINE, name, LED)),
         pair(methods.PRODUCE, produced),
+        pair(methods.LIST_OFFSETS, listed),
+        pair(methods.DELETE_RECORDS, trimmed),
+        pair(methods.FETCH, read),
         pair(methods.METADATA, metadata),
         pair(methods.METADATA, lambda _: admin.MetadataRequest(), None),
         pair(methods.DESCRIBE_TOPICS, lambda name: admin.DescribeTopicsRequest(names=[name])),
@@ -180,6 +198,11 @@ def by_topic_id(world):
         request.partitions.add(topic_id=topic_id, partition=number, timestamp=-1)
         return request
 
+    def read(_group, topic_id, number):
+        request = log.FetchRequest()
+        request.partitions.add(topic_id=topic_id, partition=number, max_bytes=1_000)
+        return request
+
     def producers(_group, topic_id, number):
         request = log.DescribeProducersRequest()
         request.partitions.add(topic_id=topic_id, partition=number)
@@ -196,6 +219,7 @@ def by_topic_id(world):
         pair(methods.SHARE_ACKNOWLEDGE, acknowledge),
         pair(methods.CONSUME, consume),
         pair(methods.PRODUCE, produced),
+        pair(methods.FETCH, read),
         pair(methods.LIST_OFFSETS, listed),
         pair(methods.DELETE_RECORDS, trimmed),
         pair(methods.DESCRIBE_PRODUCERS, producers),
@@ -229,6 +253,11 @@ def by_cluster(world):
     def bounded(_):
         request = admin.AlterClientQuotasRequest()
         request.entries.add().entity.add(entity_type="user", entity_name=EVE)
+        return request
+
+    def users(_):
+        request = admin.AlterUserScramCredentialsRequest()
+        request.alterations.add(name=EVE)
         return request
 
     def settings(_):
@@ -274,6 +303,11 @@ def by_cluster(world):
         pair(methods.DESCRIBE_ACLS, lambda _: admin.DescribeAclsRequest()),
         pair(methods.ALTER_CLIENT_QUOTAS, bounded),
         pair(methods.DESCRIBE_CLIENT_QUOTAS, lambda _: admin.DescribeClientQuotasRequest()),
+        pair(methods.ALTER_USER_SCRAM_CREDENTIALS, users),
+        pair(
+            methods.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            lambda _: admin.DescribeUserScramCredentialsRequest(),
+        ),
         pair(methods.ACCEPT_LOSS, lambda _: admin.AcceptLossRequest(shard="state-0")),
         pair(
             methods.DRAIN_NODE,

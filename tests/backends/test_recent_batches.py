@@ -8,8 +8,9 @@ from sharemesh.backends.embedded.records.recent_batches import (
     BATCH_OVERHEAD_BYTES,
     RecentBatches,
 )
-from sharemesh.backends.recent_pool import RecentPool
+from sharemesh.backends.recent_pool import AGED_AT_ONCE, KEPT_MS, RecentPool
 from sharemesh.codec.batch_frame import Frame
+from tests.clocks import ManualClock
 
 
 def frame(base: int, size: int = 100, count: int = 2) -> Frame:
@@ -48,6 +49,53 @@ def test_all_logs_share_one_bound_and_the_oldest_batch_goes_first():
     assert bases(one, 0, 4) is None
     assert bases(one, 2, 4) == [2]
     assert bases(two, 0, 4) == [0, 2]
+
+
+async def test_what_was_kept_for_half_a_minute_goes_with_the_next_batch_of_any_log():
+    """BND-32."""
+    clock = ManualClock()
+    pool = RecentPool(1 << 20, clock)
+    one, two = RecentBatches(pool), RecentBatches(pool)
+    add(one, 0)
+    await clock.advance(KEPT_MS - 1)
+    add(one, 2)
+    add(two, 0)
+    assert bases(one, 0, 4) == [0, 2]
+    await clock.advance(1)
+    add(two, 2)
+    assert bases(one, 0, 4) is None
+    assert bases(one, 2, 4) == [2]
+    await clock.advance(KEPT_MS)
+    add(two, 4)
+    assert bases(one, 2, 4) is None
+    assert bases(two, 0, 6) is None
+    assert bases(two, 4, 6) == [4]
+    assert pool._bytes == 100 + BATCH_OVERHEAD_BYTES
+
+
+async def test_after_a_silence_old_batches_go_a_few_at_a_time():
+    """BND-32."""
+    clock = ManualClock()
+    pool = RecentPool(1 << 20, clock)
+    log = RecentBatches(pool)
+    for number in range(2 * AGED_AT_ONCE):
+        add(log, 2 * number)
+    await clock.advance(KEPT_MS)
+    end = 4 * AGED_AT_ONCE
+    add(log, end)
+    assert bases(log, 2 * AGED_AT_ONCE - 2, end) is None
+    assert bases(log, 2 * AGED_AT_ONCE, end) == list(range(2 * AGED_AT_ONCE, end, 2))
+    add(log, end + 2)
+    assert bases(log, end - 2, end + 4) is None
+    assert bases(log, end, end + 4) == [end, end + 2]
+
+
+def test_what_is_kept_without_a_clock_stays_until_there_is_too_much():
+    pool = RecentPool(1 << 20)
+    log = RecentBatches(pool)
+    for number in range(100):
+        add(log, 2 * number)
+    assert bases(log, 0, 200) == list(range(0, 200, 2))
 
 
 @pytest.mark.parametrize("seed", range(10))

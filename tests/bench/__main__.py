@@ -23,8 +23,8 @@ PARTS = (
     "telemetry",
     "kafka",
 )
-ON_REQUEST = ("peer",)
-"""Needs a JDK, Maven and ten minutes."""
+ON_REQUEST = ("peer", "listener")
+"""Need a JDK, jars of Maven Central and ten minutes."""
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from sharemesh import methods
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import TopicPartitions
 from tests.bench.figures import Figure, alternate, write
-from tests.bench.mesh import ROOT, batch, caller, fill, mesh, produce_request
+from tests.bench.mesh import ROOT, batch, by_itself, caller, fill, mesh, produce_request
 from tests.bench.mesh_node import GROUP, TOPIC
 
 CALLERS = 32
@@ -77,10 +77,11 @@ async def bare_calls(address):
     """Return calls per second of as many callers that are answered at once."""
     clients = [caller() for _ in range(CALLERS)]
     request = acknowledge("m", 1, 0, 0, 0)
+    bare_acknowledge = by_itself(methods.SHARE_ACKNOWLEDGE)
 
     async def one(client):
         for _ in range(CALLS):
-            await client.call(methods.SHARE_ACKNOWLEDGE, request, to=address)
+            await client.call(bare_acknowledge, request, to=address)
 
     started = time.perf_counter()
     await asyncio.gather(*(one(client) for client in clients))

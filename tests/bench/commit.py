@@ -19,7 +19,7 @@ from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import TopicPartitions
 from tests.bench.ack import acknowledge
 from tests.bench.figures import Figure, write
-from tests.bench.mesh import batch, caller, fill, processes, produce_request
+from tests.bench.mesh import batch, by_itself, caller, fill, processes, produce_request
 from tests.bench.mesh_node import GROUP, TOPIC
 
 RECORDS = 600  # of one round of each kind
@@ -154,8 +154,9 @@ async def unary(address, count):
 async def bare_calls(address, count):
     client = caller()
     request = acknowledge("m", 1, 0, 0, 0)
+    bare_acknowledge = by_itself(methods.SHARE_ACKNOWLEDGE)
     for _ in range(count):
-        await client.call(methods.SHARE_ACKNOWLEDGE, request, to=address)
+        await client.call(bare_acknowledge, request, to=address)
     await client.close()
 
 

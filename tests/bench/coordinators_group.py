@@ -16,6 +16,7 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_group.assignor import Subscriber, assign
 from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.polling import EXPERIMENTS, POLLED
 from sharemesh.v1.group_coordinator_pb2 import ShareGroupHeartbeatRequest
 from tests.bench.figures import ROUNDS, Figure
 from tests.bench.group_node import PARTITIONS, TOPIC
@@ -126,6 +127,7 @@ def heartbeats():
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
+            env={EXPERIMENTS: POLLED, **os.environ},  # as every process of the product has it
         )
         try:
             address = f"127.0.0.1:{int(process.stdout.readline())}"

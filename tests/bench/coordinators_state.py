@@ -30,7 +30,7 @@ from sharemesh.v1 import common_pb2
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
 from tests.bench.figures import Figure, alternate
-from tests.bench.mesh import ROOT, Node
+from tests.bench.mesh import ROOT, Node, by_itself
 from tests.bench.mesh_node import GROUP, TOPIC
 
 CALLERS = 64
@@ -87,15 +87,15 @@ async def initialize(address):
     await client.close()
 
 
-async def calls_per_second(address, offset):
+async def calls_per_second(address, offset, write=methods.WRITE_SHARE_GROUP_STATE):
     """Return the rate of ``CALLERS`` callers, each with a share partition of its own."""
     client = GrpcCaller(SystemClock())
     requests = [[write_request(p, offset + 200 * i) for i in range(CALLS)] for p in range(CALLERS)]
-    await client.call(methods.WRITE_SHARE_GROUP_STATE, requests[0][0], to=address)
+    await client.call(write, requests[0][0], to=address)
 
     async def one(mine):
         for request in mine:
-            response = await client.call(methods.WRITE_SHARE_GROUP_STATE, request, to=address)
+            response = await client.call(write, request, to=address)
             for topic in response.results:
                 assert topic.partitions[0].error_code == 0, response
 
@@ -167,7 +167,8 @@ def state_write():
         measured()  # warm, and the grouping for the first baseline
 
         def baseline():
-            unary = asyncio.run(calls_per_second(bare.address, 0))
+            bare_write = by_itself(methods.WRITE_SHARE_GROUP_STATE)
+            unary = asyncio.run(calls_per_second(bare.address, 0, bare_write))
             disk = syncs_per_second(directory, *shape)
             return min(unary, disk)
 

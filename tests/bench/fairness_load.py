@@ -5,8 +5,8 @@
 LOAD is a rate in single records a second, each acknowledged by itself; or ``flood``: all that the
 leader takes, in single records, large batches and unary requests; or ``large``: requests with an
 acknowledgement batch for each of 3,000 records, one after the other. Reads ``go`` and ``stop``
-from its standard input; answers ``stop`` with the records acknowledged since ``go``. It stands for
-other machines: the leader's processes have the right of way.
+from its standard input; answers ``stop`` with the records acknowledged since ``go`` and, of a rate,
+the p99 of how late they were produced in ms: one that is late produces several at a time.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ import uvloop
 from sharemesh import methods
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import TopicPartitions
+from tests.bench.ack import percentile
 from tests.bench.mesh import batch, caller, produce_request
 from tests.bench.mesh_node import TOPIC
 
@@ -36,6 +37,7 @@ class Load:
         self.load = load
         self.on = asyncio.Event()
         self.records = 0
+        self.late_ms = []
         self.ahead = [0, 0, 0]
 
     def forever(self):
@@ -87,6 +89,7 @@ class Load:
             due = time.perf_counter()
             while self.on.is_set():
                 await free.acquire()
+                self.late_ms.append(1_000 * (time.perf_counter() - due))
                 task = asyncio.create_task(one())
                 running.add(task)
                 task.add_done_callback(running.discard)
@@ -210,10 +213,12 @@ async def main(address, group, first_partition, load_name):
                 task.result()
         if line.strip() == "go":
             load.records = 0
+            load.late_ms.clear()
             load.on.set()
         else:
             load.on.clear()
-            print(load.records, flush=True)
+            late_ms = percentile(sorted(load.late_ms) or [0.0], 0.99)
+            print(load.records, late_ms, flush=True)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from sharemesh.domain.ids import NodeId, TopicId
 from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoordinatorService
 from sharemesh.ports.share_state import StateWriteResult
 from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.event_wakes import take_events_together
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.serve.process.memory import bound_heap, tune_interpreter
 from sharemesh.testing.cluster_records import ClusterRecords
@@ -40,6 +41,7 @@ class AlwaysInitialized:
 async def main(directory):
     tune_interpreter()  # as every process of the product does
     bound_heap()
+    take_events_together()
     clock = SystemClock()
     world = ClusterRecords(clock, cluster_id="bench")
     await world.open(group_shards=SHARDS)

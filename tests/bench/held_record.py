@@ -64,9 +64,24 @@ def first_record(bootstrap: str, group: str, *, is_held: bool) -> Iterator[None]
                 assert not failed, f"the lock did not last: {failed}"
 
 
-def held_record_of_a_cluster() -> Figure:
-    """Return the rate past a held record over the rate without it."""
+def past_a_held_record(name: str, bootstrap: str, records: int) -> Figure:
+    """Return the rate of records behind a held one, over the rate where none is held."""
     numbers = itertools.count()
+
+    def rate(*, is_held: bool) -> float:
+        group = f"past-{next(numbers)}"
+        with connect(bootstrap).admin() as admin:
+            admin.alter_group_configs(group, SETTINGS)
+        with first_record(bootstrap, group, is_held=is_held):
+            found = consume(bootstrap, TOPIC, MEMBERS, records, group=group)
+        return float(str(found["rate"]))
+
+    medians = alternate(lambda: rate(is_held=False), lambda: rate(is_held=True))
+    return Figure(name, medians.measured, "records/s", medians.baseline, medians.ratio, floor=0.95)
+
+
+def held_record_of_a_cluster() -> Figure:
+    """Return the figure of the embedded engine."""
     (ROOT / "build").mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=ROOT / "build") as directory,
@@ -75,20 +90,4 @@ def held_record_of_a_cluster() -> Figure:
     ):
         admin.create_topic(TOPIC, 1)
         produce(up.bootstrap, TOPIC, SIZE, RECORDS + 1)
-
-        def rate(*, is_held: bool) -> float:
-            group = f"past-{next(numbers)}"
-            admin.alter_group_configs(group, SETTINGS)
-            with first_record(up.bootstrap, group, is_held=is_held):
-                found = consume(up.bootstrap, TOPIC, MEMBERS, RECORDS, group=group)
-            return float(str(found["rate"]))
-
-        medians = alternate(lambda: rate(is_held=False), lambda: rate(is_held=True))
-    return Figure(
-        "delivery.held_record",
-        medians.measured,
-        "records/s",
-        medians.baseline,
-        medians.ratio,
-        floor=0.95,
-    )
+        return past_a_held_record("delivery.held_record", up.bootstrap, RECORDS)

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench import kafka_clients, kafka_logs
+from tests.bench import kafka_clients, kafka_logs, kafka_looks
 from tests.bench.figures import ROUNDS, write
 from tests.cli.local_up import local_up
 from tests.kafka.jars import KafkaMissingError
@@ -26,6 +26,7 @@ def main():
         try:
             with real_brokers(directory, settings=SETTINGS, jvm=("-Xmx1g", "-Xms256m")) as brokers:
                 figures = kafka_logs.figures(brokers.bootstrap, brokers.pid(1))
+                figures += kafka_looks.figures(directory / "etcd")
                 options = ("--kafka", brokers.bootstrap, "--kafka-single-replica", "true")
                 with local_up(directory / "up", *options) as up:
                     figures += kafka_clients.figures(brokers, up, ROUNDS_OF_CLIENTS)

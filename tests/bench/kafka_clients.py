@@ -25,6 +25,8 @@ from confluent_kafka.admin import (
 )
 
 from sharemesh.client import connect
+from sharemesh.client.admin_results import TopicDescription
+from tests.bench import held_record
 from tests.bench.figures import ROUNDS, Figure
 
 ROOT = Path(__file__).parents[2]
@@ -114,16 +116,33 @@ class Sides:
             raise RuntimeError(f"PeerClient {words}: {done.stdout[-900:]}{done.stderr[-900:]}")
         return json.loads(done.stdout.strip())
 
-    def new_topic(self, name):
+    def new_topic(self, name, partitions=PARTITIONS):
         """Create a topic in Kafka."""
         admin = AdminClient({"bootstrap.servers": self.kafka})
-        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(PATIENCE_S)
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(PATIENCE_S)
 
-    def attach(self, name):
-        """Let Sharemesh know of a topic."""
+    def attach(self, name, partitions=PARTITIONS):
+        """Let Sharemesh know of a topic; return once it leads all of it."""
+        deadline = time.monotonic() + PATIENCE_S
         with connect(self.up).admin() as admin:
             problems = admin.attach_topics([name])
             assert problems[name] is None, problems
+            while True:
+                found = admin.describe_topics([name])[name]
+                if isinstance(found, TopicDescription):
+                    led = [each for each in found.partitions if each.leader_id]
+                    if len(led) == partitions:
+                        return
+                assert time.monotonic() < deadline, f"{name} is not led: {found}"
+                time.sleep(0.05)
+
+    def held_record(self):
+        """Return the rate past a record that is held."""
+        self.new_topic(held_record.TOPIC, 1)
+        self.attach(held_record.TOPIC, 1)
+        words = (self.kafka, "confluent", held_record.TOPIC, held_record.SIZE, RECORDS + 1)
+        self.python("kafka_peer.python_producers", *words)
+        return held_record.past_a_held_record("kafka.held_record", self.up, RECORDS)
 
     def ratio(self, name, mine, theirs, floor, goal):
         """Return one figure of medians."""
@@ -187,6 +206,7 @@ def figures(brokers, up, rounds=ROUNDS):
         consumed(sides, number, has_javac)
     found = [
         joins(sides),
+        sides.held_record(),
         sides.ratio("consume", "consume.sharemesh", "consume.plain", 0.25, 0.5),
         sides.ratio("consume_share", "consume.sharemesh", "consume.share", 0.7, 1.0),
         sides.ratio("produce", "produce.sharemesh", "produce.direct", 0.3, 0.5),

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from sharemesh import methods
@@ -78,6 +79,11 @@ def produce_request(partition, batches):
             record_log_pb2.ProducePartition(topic_id=TOPIC, partition=partition, records=batches)
         ]
     )
+
+
+def by_itself(method):
+    """Return a method whose calls are all bare calls of gRPC: what figures are compared with."""
+    return replace(method, is_carried=False)
 
 
 def caller():

@@ -35,6 +35,7 @@ from sharemesh.domain.quota.values import quota_named
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.event_wakes import take_events_together
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.serve.process.memory import MallocTrim, bound_heap, tune_interpreter
 from sharemesh.serve.process.quota_listener import QuotaListener
@@ -247,6 +248,7 @@ async def bare(server):
 async def main(role, *arguments):
     tune_interpreter()  # as every process of the product does
     bound_heap()
+    take_events_together()
     heap = MallocTrim(SystemClock())
     heap.start()
     server = GrpcServer(reflection=False)

@@ -48,6 +48,7 @@ OPERATOR_VALUES: dict[str, Document] = {
         "networkPolicy": {
             "clients": [{"namespaceSelector": {}}],
             "kafkaPorts": [],
+            "kafkaListenerPorts": [9092, 19092],
             "metrics": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
         },
         "monitoring": {"dashboards": {"annotations": {"folder": "Sharemesh"}}},
@@ -129,6 +130,26 @@ CLUSTER_VALUES["Kafka of Strimzi"] = {
             "generations": {"claimName": "generations"},
         },
     },
+    "spark": {"enabled": True, "executors": 1},
+}
+CLUSTER_VALUES["generations in an object store"] = {
+    "cluster": {
+        **_ETCD,
+        "storage": {
+            "type": "Kafka",
+            "kafka": {"bootstrapServers": ["kafka:9092"]},
+            "generations": {"uri": "s3://analytics/mesh?region=eu-central-1"},
+        },
+    },
+    "spark": {
+        "enabled": True,
+        "env": [
+            {
+                "name": "AWS_ACCESS_KEY_ID",
+                "valueFrom": {"secretKeyRef": {"name": "store", "key": "key"}},
+            }
+        ],
+    },
 }
 CLUSTER_VALUES["one broker for tests"] = {
     "cluster": {
@@ -142,6 +163,22 @@ CLUSTER_VALUES["one broker for tests"] = {
                 "clientId": "mesh",
                 "manageTopics": True,
                 "singleReplica": True,
+            },
+        },
+    },
+}
+CLUSTER_VALUES["clients of Kafka"] = {
+    "nameOverride": "main",
+    "cluster": {
+        **_ETCD,
+        "storage": {"type": "Shared", "claimName": "data"},
+        "spec": {
+            "tls": {"secretName": "tls"},
+            "kafkaListener": {
+                "port": 19_092,
+                "saslMechanisms": ["ScramSha512", "Plain"],
+                "maxReauthSeconds": 3_600,
+                "external": {"host": "{pod}.example.org", "serviceType": "LoadBalancer"},
             },
         },
     },

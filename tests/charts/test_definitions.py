@@ -12,6 +12,8 @@ import yaml
 from deploy.pages import custom_resources
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
 from sharemesh.domain.group_config.evaluate import check_group_configs
+from sharemesh.domain.group_config.group_definitions import GROUP_CONFIGS
+from sharemesh.domain.group_config.retry_delays import SCHEDULE_MAX, parse_schedule
 from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, MAX_PRINCIPAL_CHARS, MAX_TOPIC_NAME_CHARS
 from sharemesh.domain.quota.names import EntityType, QuotaEntity, QuotaName
 from sharemesh.domain.quota.values import QUOTA_VALUE_MAX, check_value
@@ -98,6 +100,28 @@ def test_coordinators_accept_what_the_api_server_accepts(field: str, end: str) -
     name, unit = GROUP_FIELDS[field]
     value = str(spec("ShareGroup")[field][end] * unit)
     assert check_group_configs({name: value}, {}, {})[name] == value
+
+
+def test_retries_and_runs_of_a_group_are_the_meshs_within_its_bounds() -> None:
+    group = spec("ShareGroup")
+    retry = group["retry"]["properties"]
+    for field, name, unit in (
+        (group["maxRunsPerPartition"], "share.partition.max.runs", 1),
+        (retry["backoffMilliseconds"], "share.retry.backoff.ms", 1),
+        (retry["backoffMaxMilliseconds"], "share.retry.backoff.max.ms", 1),
+        (retry["backoffMultiplierPercent"], "share.retry.backoff.multiplier", 100),
+        (retry["backoffJitterPercent"], "share.retry.backoff.jitter", 100),
+    ):
+        mesh = GROUP_CONFIGS[name]
+        assert (field["minimum"], field["maximum"]) == (mesh.minimum * unit, mesh.maximum * unit)
+        assert field.get("default", float(mesh.default) * unit) == float(mesh.default) * unit
+    assert retry["schedule"]["maxItems"] == SCHEDULE_MAX
+    waits = retry["schedule"]["items"]["pattern"]
+    for given in ("1ms", "10s", "5m", "24h", "1d"):
+        assert re.fullmatch(waits, given)
+        assert parse_schedule(given)
+    limits = {each.lower() for each in group["inFlightLimitType"]["enum"]}
+    assert limits == set(GROUP_CONFIGS["share.in.flight.limit.type"].choices)
 
 
 @pytest.mark.parametrize("entity_type", EntityType)

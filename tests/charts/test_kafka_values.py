@@ -4,8 +4,11 @@ from typing import Any
 
 import helm_python as helm
 import pytest
+import yaml
 
 from deploy.pages import custom_resources
+from sharemesh_operator.resources.kafka_spec import kafka_settings, kafka_spec
+from sharemesh_spark.options import parser
 from tests.charts import rendering
 
 KAFKA = rendering.CLUSTER_VALUES["Kafka of Strimzi"]["cluster"]["storage"]
@@ -38,16 +41,103 @@ def test_the_block_stands_in_the_cluster_as_it_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("case", "more", "words"),
     [
-        ({"claim": {"create": True}}, "claim.create makes the claim of Shared storage"),
-        ({"spark": {"enabled": True}}, "the Spark job reads a data directory"),
+        (
+            "Kafka of Strimzi",
+            {"claim": {"create": True}},
+            "claim.create makes the claim of Shared storage",
+        ),
+        ("one broker for tests", {"spark": {"enabled": True}}, "needs cluster.storage.generations"),
+        (
+            "generations in an object store",
+            {"spark": {"enabled": True, "executors": 1}},
+            "leave executors at 0",
+        ),
     ],
 )
-def test_what_needs_a_data_directory_is_refused_in_words(more: Any, words: str) -> None:
-    values = rendering.CLUSTER_VALUES["Kafka of Strimzi"] | more
+def test_what_needs_a_volume_is_refused_in_words(case: str, more: Any, words: str) -> None:
+    values = rendering.CLUSTER_VALUES[case] | more
     with pytest.raises(helm.HelmError, match=words):
         rendering.texts("sharemesh-cluster", values)
+
+
+LOGINS: dict[str, dict[str, Any]] = {
+    "nobody": {},
+    "TLS of a public authority": {"tls": {}},
+    "the certificate of a KafkaUser": {
+        "tls": {"caSecretName": "ca", "caKey": "root.crt"},
+        "authentication": {"type": "Tls", "secretName": "alice"},
+    },
+    "a certificate of its own": {
+        "tls": {"certificateSecretName": "mine"},
+        "authentication": {"type": "Tls"},
+    },
+    "a password in clear text": {"authentication": {"type": "Plain", "secretName": "alice"}},
+    "SCRAM": {
+        "topicPrefix": "mesh-",
+        "tls": {"caSecretName": "ca"},
+        "authentication": {
+            "type": "ScramSha256",
+            "secretName": "s",
+            "username": "alice",
+            "passwordKey": "p",
+        },
+    },
+    "a token": {"tls": {}, "authentication": {"type": "OAuthBearer", "secretName": "s"}},
+}
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_spark_reaches_the_brokers_as_the_processes_do(login: str) -> None:
+    """The chart says in its own words what the operator says: one must not forget a login."""
+    block = {"bootstrapServers": ["one:9093", "two:9093"], **LOGINS[login]}
+    case = rendering.CLUSTER_VALUES["Kafka of Strimzi"]
+    storage = KAFKA | {"kafka": block}
+    cluster = case["cluster"] | {"storage": storage}
+    found = rendering.documents("sharemesh-cluster", case | {"cluster": cluster})
+    [settings] = [
+        yaml.safe_load(each["data"]["brokers.yaml"])
+        for each in rendering.of_kind(found, "ConfigMap")
+        if "brokers.yaml" in each["data"]
+    ]
+    mine = kafka_settings(kafka_spec(block), "/etc/sharemesh/kafka")
+    of_processes = {name: mine[name] for name in settings if name != "cluster_id"}
+    [whose] = rendering.of_kind(found, "ShareCluster")
+    assert settings == of_processes | {"cluster_id": f"queues.{whose['metadata']['name']}"}
+    told = {name for name in mine if name.startswith(("kafka_sasl", "kafka_tls", "kafka_oauth"))}
+    assert told <= set(settings)
+
+    [job] = rendering.of_kind(found, "CronJob")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert "--kafka=/opt/spark-conf/brokers.yaml" in container["args"]
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert set(mounts) == set(volumes)
+    claim = {"claimName": "generations"}
+    assert volumes["data"]["persistentVolumeClaim"] == claim
+    files = [each for each in settings.values() if str(each).startswith("/etc/")]
+    assert all(str(each).rpartition("/")[0] in mounts.values() for each in files)
+
+
+def test_spark_works_on_a_copy_of_an_object_store_and_nobody_has_a_volume() -> None:
+    values = rendering.CLUSTER_VALUES["generations in an object store"]
+    found = rendering.documents("sharemesh-cluster", values)
+    uri = values["cluster"]["storage"]["generations"]["uri"]
+    [cluster] = rendering.of_kind(found, "ShareCluster")
+    assert cluster["spec"]["storage"]["generations"] == {"uri": uri}
+    assert not rendering.of_kind(found, "PersistentVolumeClaim")
+    [job] = rendering.of_kind(found, "CronJob")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert volumes["data"] == {"name": "data", "emptyDir": {}}
+    [container] = pod["containers"]
+    assert container["args"][:4] == ["sharemesh-spark", "compact", uri, "--commit"]
+    assert "--work=/data" in container["args"]
+    assert values["spark"]["env"][0] in container["env"]
+    options = parser().parse_args(container["args"][1:])
+    assert (options.data, str(options.work)) == (uri, "/data")
 
 
 @pytest.mark.parametrize(
@@ -74,3 +164,8 @@ def test_pods_reach_the_ports_of_brokers_that_are_named(whose: str) -> None:
     named = egress(whose, networkPolicy={"kafkaPorts": [9096]})
     assert set(named) - set(shipped) == {9096}
     assert set(shipped) - set(named) == set(BROKERS)
+
+
+def test_role_pods_reach_the_ports_of_object_stores_that_are_named() -> None:
+    named = egress("roles", networkPolicy={"objectStorePorts": [9000]})
+    assert set(named) - set(egress("roles")) == {9000}

@@ -2,7 +2,16 @@
 
 import random
 
-from sharemesh.client.consumer.deliveries import ReleaseTerms, encode_types, encode_unseen
+import pytest
+
+from sharemesh.client.consumer.deliveries import (
+    ReleaseTerms,
+    UniformTypes,
+    encode_types,
+    encode_unseen,
+    runs_of,
+    span_of,
+)
 from sharemesh.domain.delivery_state import AcknowledgeType as A
 
 
@@ -101,3 +110,33 @@ def test_releases_with_terms_of_their_own_are_ranges_of_their_own():
     assert [(b.uncounted, b.delivery_count) for b in made] == [
         (False, 0), (False, 0), (True, 2), (False, 0), (False, 0), (False, 0),
     ]  # fmt: skip
+
+
+def test_one_type_of_ranges_is_what_a_type_for_each_offset_is():
+    chance = random.Random(3)
+    for _ in range(300):
+        marks = sorted(chance.sample(range(60), chance.choice((2, 4, 8))))
+        runs = [range(*pair) for pair in zip(marks[::2], marks[1::2], strict=True)]
+        uniform = UniformTypes(A.ACCEPT, runs)
+        plain = {offset: A.ACCEPT for run in runs for offset in run}
+        assert uniform == plain
+        assert (len(uniform), span_of(uniform)) == (len(plain), span_of(plain))
+        assert ranges(uniform) == ranges(plain)
+        assert ranges({offset: uniform[offset] for offset in uniform}) == ranges(plain)
+        with pytest.raises(KeyError):
+            _ = uniform[60]
+    assert "ACCEPT" in repr(uniform)
+
+
+def test_ranges_that_touch_are_one_and_those_out_of_order_are_put_in_order():
+    """Base offsets are not under the checksum, so damaged batches may say anything."""
+    assert runs_of([3, 4, 5]) == [range(3, 6)]
+    assert runs_of([3, 5, 6]) == [range(3, 4), range(5, 7)]
+    assert runs_of([3, 1, 5]) == [range(1, 2), range(3, 4), range(5, 6)]
+    twice = UniformTypes(A.GAP, [range(5, 9), range(1, 3), range(6, 10)])
+    assert list(twice) == [1, 2, 5, 6, 7, 8, 9]
+    behind = UniformTypes(A.GAP, [range(10, 12)])
+    assert twice.with_those_behind(behind).runs == [range(1, 3), range(5, 12)]
+    assert behind.with_those_behind(twice) is None
+    assert behind.with_those_behind({20: A.GAP}) is None
+    assert behind.with_those_behind(UniformTypes(A.ACCEPT, [range(20, 21)])) is None

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sharemesh.client.consumer.acknowledgement_rounds import encode_together, rounds_of
-from sharemesh.client.consumer.deliveries import PartitionAcknowledgements
+from sharemesh.client.consumer.deliveries import PartitionAcknowledgements, UniformTypes
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType as A
 
@@ -33,6 +33,23 @@ def test_what_follows_goes_together_and_partitions_share_a_round():
     (together,) = rounds_of([of(0, 4), of(5, 9)])[0].values()
     (batch,) = encode_together(together)
     assert (batch.first_offset, batch.last_offset, list(batch.acknowledge_types)) == (0, 9, [1])
+
+
+def test_what_is_said_of_whole_ranges_goes_as_ranges():
+    def whole(first: int, last: int, kind: A = A.ACCEPT) -> PartitionAcknowledgements:
+        types = UniformTypes(kind, [range(first, last + 1)])
+        return replace(of(first, last), types=types)
+
+    for together, expected in (
+        ([whole(0, 4), whole(5, 9), whole(20, 21)], [(0, 9, [1]), (20, 21, [1])]),
+        ([whole(0, 1), whole(2, 3, A.REJECT)], [(0, 3, [1, 1, 3, 3])]),
+        ([whole(0, 1), of(2, 3)], [(0, 3, [1])]),
+    ):
+        (one,) = rounds_of(together)[0].values()
+        assert [
+            (batch.first_offset, batch.last_offset, list(batch.acknowledge_types))
+            for batch in encode_together(one)
+        ] == expected
 
 
 def test_what_cannot_be_one_goes_in_rounds_in_its_order():

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sharemesh.client.consumer.acknowledgement_rounds import encode_together
 from sharemesh.client.consumer.acknowledgement_sender import (
     ACKNOWLEDGE_RETRY_MS,
     AcknowledgementSender,
@@ -32,6 +33,9 @@ class Route(LeaderSession):
 
     def acknowledge(self, acknowledgements, *, may_wait=False):
         self.carried += [(sorted(each.types), each.leader_epoch) for each in acknowledgements]
+
+    def follows_until_ms(self, source, leader_epoch):
+        return 0
 
 
 def held(route, epoch, first, last):
@@ -103,3 +107,23 @@ async def test_what_was_sent_again_is_reported_once_though_its_record_comes_in_t
     assert [sorted(each.acknowledgements.types) for each in outcomes] == [[3, 4, 5]]
     assert sender.unanswered == 0
     await sender.close()
+
+
+def test_a_hand_back_of_which_a_part_came_anew_names_the_rest_alone_hbk_7():
+    """Its leader refuses all of it for one record that was granted again."""
+    before, now = Route(), Route()
+    outcomes, carried = [], []
+
+    def carry(asked, *, may_wait):
+        carried.extend(asked)
+
+    before.acknowledge = carry
+    sender = AcknowledgementSender(ManualClock(), lambda: [held(now, 6, 0, 1)], outcomes.extend)
+    counts = dict.fromkeys(range(4), 1)
+    types = dict.fromkeys(counts, AcknowledgeType.RELEASE)
+    sender.send(
+        [PartitionAcknowledgements(SOURCE, before, 5, types, unreported=True, uncounted=counts)]
+    )
+    (released,) = encode_together(carried)
+    assert (released.first_offset, released.last_offset) == (2, 3)
+    assert outcomes == [], "nobody is told of a hand-back"

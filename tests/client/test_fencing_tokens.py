@@ -74,6 +74,32 @@ async def test_tok_5_a_handler_whose_lock_is_over_is_cancelled(caplog):
     await consumer.close()
 
 
+async def test_tok_5_locks_that_are_lost_together_are_one_line_of_the_log(caplog):
+    """TOK-5: as when a leader dies on which a thousand handlers depend."""
+    cluster = MiniCluster(lock_ms=300)
+    cluster.append(*[b"x"] * 50)
+    cancelled = []
+
+    async def handler(record):
+        if record.delivery_count > 1:
+            return
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(record.offset)
+            raise
+
+    consumer = await consumer_of(cluster)
+    running = asyncio.ensure_future(consumer.run(handler, concurrency=50, options=OWN_LOCKS))
+    await until(lambda: cluster.states() == ["accepted"] * 50)
+    consumer.stop()
+    await running
+    await consumer.close()
+    assert sorted(cancelled) == list(range(50))
+    [said] = [each for each in caplog.messages if "while its handler worked" in each]
+    assert "the lock of each of 50 records of t/0 (0 to 49) is gone" in said
+
+
 async def test_tok_5_a_member_that_let_a_lock_end_is_heard_of_and_gets_more():
     """TOK-5: its credit lasts, so nothing else would be sent, and it would be stalled (HBK-10)."""
     cluster = MiniCluster(lock_ms=200)

@@ -81,7 +81,7 @@ async def test_what_is_lost_in_the_turn_in_which_the_look_ends_is_looked_for_too
     )
     queue = PartitionQueue("t", TOPIC_ID, 0, Backoff(100, 1_000))
     outcome = BatchOutcome("t", 0, Reports(lambda _topic, _partition: ""))
-    queue.batches.append(Batch(BatchWriter("none", 100), 0, outcome))
+    queue.batches.append(Batch(BatchWriter("none", 100), 0, outcome, 0))
     queue.asked = await cluster.refresh("a", 4)
     cluster.leader = ("b", 5)
     news.lost(queue)

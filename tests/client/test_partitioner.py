@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from aiokafka.partitioner import murmur2
 
 from sharemesh.client.producer.batches import StickyPartition
 from sharemesh.codec.hashes import partition_of_key
@@ -22,6 +23,14 @@ from sharemesh.codec.hashes import partition_of_key
 def test_the_partition_of_a_key_is_the_one_of_kafkas_murmur2(data, signed):
     for partitions in (1, 7, 10_000):
         assert partition_of_key(data, partitions) == (signed & 0x7FFFFFFF) % partitions
+
+
+def test_keys_of_every_length_have_the_hash_that_another_library_finds():
+    chance = random.Random(24)
+    for length in [*range(80), 1_000, 4_097]:
+        key = chance.randbytes(length)
+        for _ in range(2):  # what is kept is the same
+            assert partition_of_key(key, 10_007) == (murmur2(key) & 0x7FFFFFFF) % 10_007
 
 
 def test_without_a_key_one_partition_sticks_until_the_next_batch():

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sharemesh.client import AcknowledgeType, AsyncShareConsumer, ShareConsumer
+from sharemesh.client import AcknowledgeType, AsyncShareConsumer, ShareConsumer, record_columns
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.consumer.column_reader import ColumnReader
 from sharemesh.client.consumer.deliveries import Delivery, Payload
@@ -15,6 +15,7 @@ from sharemesh.client.records import AcquiredRange, TopicIdPartition
 from sharemesh.codec.batch_frame import place_frame
 from sharemesh.codec.client_batches import BatchWriter
 from sharemesh.codec.hashes import crc32c
+from sharemesh.codec.record_set import raw_columns
 from tests.client.mini_cluster import MiniCluster
 
 
@@ -69,6 +70,15 @@ async def test_columns_become_an_arrow_table_cl_31():
     assert table["delivery_count"].to_pylist() == [1, 1]
 
 
+async def test_an_arrow_table_takes_every_delivery_count_of_the_wire_cl_31():
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    cluster.partitions[0].records[0].delivery_count = 2**31 - 2  # int32, and once more
+    async with await consumer_of(cluster) as consumer:
+        (columns,) = await consumer.poll_batches(5_000)
+        assert columns.to_arrow()["delivery_count"].to_pylist() == [2**31 - 1]
+
+
 async def test_all_or_some_records_of_columns_are_decided_in_explicit_mode_cl_31():
     cluster = MiniCluster()
     cluster.append(b"0", b"1", b"2", b"3")
@@ -100,12 +110,53 @@ async def test_implicit_mode_refuses_acknowledge_batch_and_close_releases_cl_31(
 async def test_polls_of_both_kinds_alternate_cl_31():
     cluster = MiniCluster()
     cluster.append(*[b"x"] * 6)
-    async with await consumer_of(cluster, max_poll_records=2) as consumer:
+    limits = {"max_poll_records": 2, "max_poll_batches_records": 2}
+    async with await consumer_of(cluster, **limits) as consumer:
         (columns,) = await consumer.poll_batches(5_000)
         records = await consumer.poll(5_000)
         (others,) = await consumer.poll_batches(5_000)
         offsets = [*columns.offsets, *[each.offset for each in records], *others.offsets]
         assert offsets == list(range(6))
+
+
+@pytest.mark.parametrize(("given", "most"), [({}, 16), ({"max_poll_batches_records": 5}, 5)])
+async def test_a_poll_in_bulk_returns_more_than_one_of_records_and_no_more_than_is_set_cl_31(
+    given, most
+):
+    cluster = MiniCluster()
+    cluster.append(*[b"x"] * 40)
+    async with await consumer_of(cluster, max_poll_records=2, **given) as consumer:
+        sizes: list[int] = []
+        async with asyncio.timeout(10):
+            while sum(sizes) < 40:
+                sizes.append(sum(map(len, await consumer.poll_batches(200))))
+    assert max(sizes) <= most
+    assert max(sizes) > 2, sizes
+
+
+async def test_columns_are_decoded_when_they_are_looked_at_and_once_for_all_parts_cl_31(
+    monkeypatch,
+):
+    decoded = []
+
+    def counted(batch: bytes, *names: str):
+        decoded.append(names)
+        return raw_columns(batch, *names)
+
+    monkeypatch.setattr(record_columns, "raw_columns", counted)
+    cluster = MiniCluster()
+    cluster.append(*[b"%d" % number for number in range(6)])
+    async with await consumer_of(cluster, max_poll_batches_records=3) as consumer:
+        (first,) = await consumer.poll_batches(5_000)
+        (second,) = await consumer.poll_batches(5_000)
+    assert (first.offsets, second.offsets, decoded) == ([0, 1, 2], [3, 4, 5], [])
+    assert first.values + second.values == [b"%d" % number for number in range(6)]
+    assert decoded == [("value",)]
+    assert first.to_arrow()["value"].to_pylist() == first.values
+    assert decoded == [("value",), ("timestamp", "key")]
+    assert second.keys == [b"k"] * 3
+    assert second.headers == [()] * 3
+    assert decoded[2:] == [("headers",)]
 
 
 async def test_deserializers_are_not_applied_to_columns_cl_31():

@@ -23,7 +23,14 @@ async def test_a_fast_application_is_sent_more_ahead():
         for _ in range(5):
             assert await consumer.poll(5_000)
         await until(lambda: held(cluster) > 20)  # 10 handed out, 10 ahead, and more
-        assert held(cluster) <= 10 + 4 * 10
+        assert held(cluster) <= 10 + 8 * 10
+
+
+async def test_the_largest_poll_fits_a_request():
+    cluster = MiniCluster()
+    cluster.append(b"1")
+    async with await consumer_of(cluster, max_poll_records=2**31 - 1) as consumer:
+        assert len(await consumer.poll(5_000)) == 1
 
 
 async def test_nothing_is_sent_ahead_in_explicit_mode():

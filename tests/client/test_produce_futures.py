@@ -3,10 +3,12 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import gc
 import os
 import signal
 import threading
 import weakref
+from collections import deque
 
 import pytest
 
@@ -16,11 +18,25 @@ from sharemesh.client.errors import (
     IllegalStateError,
     SharemeshError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
 )
 from sharemesh.codec.client_batches import BatchWriter
+from sharemesh.codec.record_set import raw_records
 from tests.client.mini_cluster import MiniCluster, values_of
 
 FAR_MS = 60_000
+
+
+class InterruptedOnce(deque):
+    """What a sender hands over by, with a Ctrl-C in the midst of it."""
+
+    is_due = True
+
+    def append(self, item):
+        if self.is_due:
+            self.is_due = False
+            raise KeyboardInterrupt
+        super().append(item)
 
 
 @pytest.fixture
@@ -54,6 +70,18 @@ def test_futures_are_those_of_concurrent_futures_before_and_after_the_outcome(cl
         futures[3].add_done_callback(lambda done: told.append(done.result().offset))
         assert sorted(told) == [1, 2, 3]
         assert futures[4].exception(0) is None
+
+
+def test_an_interrupt_while_a_record_is_handed_over_loses_none_behind_it(cluster):
+    with producer_of(cluster, linger_ms=0) as producer:
+        producer._handed = InterruptedOnce()
+        producer._is_stirred = True
+        with pytest.raises(KeyboardInterrupt):
+            producer.send("t", "a", key="k")
+        producer._is_stirred = True  # as while the loop is busy
+        after = producer.send("t", "b", key="k")
+        producer.flush(10_000)
+        assert after.result(5).offset == 0
 
 
 def failed_batch(cluster, caplog, count, look):
@@ -115,6 +143,100 @@ def test_a_future_that_nobody_keeps_is_gone_when_its_record_is_in_a_batch(cluste
         assert dropped() is None
         producer.flush(10_000)
         assert kept.result(0).offset == 1
+
+
+def test_a_record_that_waits_is_no_object_for_the_search_for_cycles(cluster):
+    """It walks over all of them: with a full buffer that took longer than everything else."""
+    with producer_of(cluster, linger_ms=FAR_MS, batch_size=1_000_000) as producer:
+        producer.partitions_for("t")
+        producer.send("t", b"first")
+        gc.collect()
+        before = len(gc.get_objects())
+        for _ in range(4_000):
+            producer.send("t", b"x")
+        assert producer.partitions_for("t") == 4
+        assert len(gc.get_objects()) - before < 1_000
+        producer.flush(10_000)
+        assert producer.metrics()["record-send-total"] == 4_001
+
+
+def test_records_of_each_kind_keep_their_order_and_their_timestamps(cluster):
+    """With a value only they go as a run, others one by one; both to the same batches."""
+    told = []
+    kinds = (
+        {},
+        {"headers": {"h": "1"}},
+        {"timestamp_ms": 5},
+        {"callback": lambda metadata, _: told.append(metadata)},
+        {"value": "text"},
+        {"value": None},
+    )
+    with producer_of(cluster, batch_size=500) as producer:
+        futures = []
+        for number in range(600):
+            kind = {"value": b"%d" % number, **kinds[number % 13 % 6]}
+            futures.append(producer.send("t", kind.pop("value"), **kind))
+        producer.flush(10_000)
+        places = [future.result(0) for future in futures]
+    for partition in range(4):
+        mine = [place for place in places if place.partition == partition]
+        assert [place.offset for place in mine] == list(range(len(mine)))
+        stored = [
+            record
+            for _, _, data in cluster.partitions[partition].batches
+            for record in raw_records(data)
+        ]
+        assert [record.timestamp for record in stored] == [place.timestamp_ms for place in mine]
+    assert {place.timestamp_ms for place in places[2::13]} == {5}
+    called = [places[number] for number in range(600) if number % 13 % 6 == 3]
+    for partition in range(4):  # in order in each
+        assert [place for place in told if place.partition == partition] == [
+            place for place in called if place.partition == partition
+        ]
+
+
+def test_records_of_topics_that_are_known_and_not_go_each_to_its_own(cluster):
+    with producer_of(cluster, linger_ms=0, max_block_ms=300, retry_backoff_ms=10) as producer:
+        producer.partitions_for("t")
+        pairs = [
+            (producer.send("t", b"%d" % n, key=b"k"), producer.send("no", b"x", key=b"k"))
+            for n in range(50)
+        ]
+        assert [future.result(10).offset for future, _ in pairs] == list(range(50))
+        for _, future in pairs:
+            with pytest.raises(UnknownTopicOrPartitionError, match="topic no"):
+                future.result(10)
+
+
+def test_a_batch_stays_open_behind_others_while_a_request_is_under_way(cluster):
+    cluster.hold_produce[0] = held = threading.Event()
+    with producer_of(cluster, linger_ms=0, batch_size=1_000) as producer:
+        futures = [producer.send("t", b"first", partition=0)]
+        assert cluster.produce_came.wait(10)
+        for _ in range(10):
+            futures += [producer.send("t", b"x" * 100, partition=0) for _ in range(3)]
+            producer.partitions_for("t")  # the loop has taken them in
+        held.set()
+        assert [future.result(10).offset for future in futures] == list(range(31))
+    counts = [last - first + 1 for first, last, _ in cluster.partitions[0].batches]
+    assert counts[0] == 1
+    assert min(counts[1:-1]) == 8, "full, but for the last one"
+
+
+@pytest.mark.parametrize("headers", [{}, {"kind": "not a value only"}])
+def test_records_go_to_another_partition_while_a_batch_is_under_way_that_was_not_full(
+    cluster, headers
+):
+    """Else a slow producer fed one partition, and the members of a group that have others none."""
+    held = threading.Event()
+    cluster.hold_produce = dict.fromkeys(range(4), held)
+    with producer_of(cluster, linger_ms=0) as producer:
+        first = producer.send("t", b"1", headers=headers)
+        assert cluster.produce_came.wait(10)
+        second = producer.send("t", b"2", headers=headers)
+        assert producer.partitions_for("t") == 4  # the loop has taken it in
+        held.set()
+        assert first.result(10).partition != second.result(10).partition
 
 
 async def test_a_future_can_be_awaited_when_it_is_wrapped(cluster):

@@ -1,6 +1,7 @@
 """The producer: batching, idempotence, retries, futures, back-pressure, time-outs."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -11,10 +12,12 @@ from sharemesh.client.errors import (
     IllegalStateError,
     MessageTooLargeError,
     RequestTimedOutError,
+    SharemeshError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from sharemesh.client.producer.async_producer import AsyncProducer
+from sharemesh.codec.client_batches import BatchWriter
 from tests.client.mini_cluster import MiniCluster, values_of
 
 
@@ -36,6 +39,61 @@ async def test_records_are_confirmed_with_their_offsets_in_order():
         assert [f.result().offset for f in futures] == list(range(50))
     assert stored(cluster) == [f"v{n}".encode() for n in range(50)]
     assert len(cluster.partitions[0].batches) > 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_flush_waits_only_for_what_was_sent_before_it(is_known):
+    cluster = MiniCluster(partitions=2)
+    cluster.partitions[1].leader = "b"
+    release = cluster.hold_produce[1] = threading.Event()
+    async with producer_of(cluster, linger_ms=60_000) as producer:
+        if is_known:
+            await producer.partitions_for("t")
+        before = await producer.send("t", b"1", partition=0)
+        flushing = asyncio.ensure_future(producer.flush())
+        await asyncio.sleep(0)
+        since = await producer.send("t", b"2", partition=1)
+        try:
+            async with asyncio.timeout(5):
+                await flushing
+            assert before.done()
+            assert not since.done()
+        finally:
+            release.set()
+        await producer.flush()
+        assert since.done()
+
+
+async def test_an_error_that_nobody_thought_of_fails_the_record_and_those_before(monkeypatch):
+    cluster = MiniCluster()
+    async with producer_of(cluster, linger_ms=60_000) as producer:
+        first = await producer.send("t", b"1")
+        async with asyncio.timeout(10):
+            while producer._engine._accumulator.unknown_topics():
+                await asyncio.sleep(0)
+
+        def breaks(*_):
+            raise RuntimeError("a bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(BatchWriter, "append", breaks)
+            second = await producer.send("t", b"2")
+        for each in (first, second, await producer.send("t", b"3")):
+            with pytest.raises(SharemeshError, match=r"broke down: RuntimeError\('a bug'\)"):
+                await each
+        await producer.flush()
+        assert producer.metrics()["buffer-used-bytes"] == 0
+    assert stored(cluster) == []
+
+
+async def test_a_close_waits_also_for_those_who_waited_for_room():
+    cluster = MiniCluster()
+    producer = producer_of(cluster, buffer_memory=200, linger_ms=60_000)
+    await producer.send("t", b"x" * 150)
+    waiting = asyncio.ensure_future(producer.send("t", b"y" * 150))
+    await asyncio.sleep(0)
+    await producer.close()
+    assert (await (await waiting)).offset == 1
 
 
 async def test_a_key_decides_the_partition_and_an_explicit_one_wins():

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from sharemesh.client import AcknowledgeType
+from sharemesh.client.consumer.consume_stream import LeaderSession
 from sharemesh.client.errors import (
     GroupAuthorizationFailedError,
     InvalidRecordStateError,
@@ -65,6 +66,28 @@ async def test_acknowledgements_of_a_lost_connection_fail_as_a_network_error():
     (again,) = await consumer.poll(5_000)
     assert again.delivery_count == 2
     consumer.acknowledge(again)
+    await consumer.close()
+
+
+async def test_a_session_whose_writer_breaks_down_ends_with_that_failure(monkeypatch, caplog):
+    cluster = MiniCluster()
+    consumer, record = await one_record(cluster)
+    real = LeaderSession._put_acknowledgements
+
+    def put(session, request):
+        monkeypatch.setattr(LeaderSession, "_put_acknowledgements", real)
+        raise ValueError("cannot be encoded")
+
+    monkeypatch.setattr(LeaderSession, "_put_acknowledgements", put)
+    consumer.acknowledge(record)
+    (error,) = (await consumer.commit_sync(5_000)).values()
+    assert isinstance(error, NetworkError)
+    assert "the session broke down: ValueError('cannot be encoded')" in str(error)
+    assert "the session with leader a:1 broke down" in caplog.messages
+    (again,) = await consumer.poll(5_000)
+    assert again.delivery_count == 2
+    consumer.acknowledge(again)
+    assert list((await consumer.commit_sync(5_000)).values()) == [None]
     await consumer.close()
 
 

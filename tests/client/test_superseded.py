@@ -11,10 +11,20 @@ ORDERS, NOTES = (TopicIdPartition(name, 0, name[:1].encode() * 16) for name in (
 LOCK_MS = 30_000
 
 
+class Ended:
+    """The session with a leader that handed nothing over, and ended or not."""
+
+    def is_open_for(self, *_):
+        return True
+
+    def may_live_on(self, *_):
+        return False
+
+
 def sent(clock, source, epoch, first, last):
     acquired = (AcquiredRange(first, last, 1),)
     expires_ms = clock.now_ms() + LOCK_MS
-    return Delivery(source, None, Payload(b""), acquired, epoch, LOCK_MS, expires_ms)
+    return Delivery(source, Ended(), Payload(b""), acquired, epoch, LOCK_MS, expires_ms)
 
 
 class Records:

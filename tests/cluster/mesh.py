@@ -8,7 +8,9 @@ from typing import Any
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.claims.claim_policy import ClaimSettings
 from sharemesh.cluster.claims.partition_claims import PartitionClaims
+from sharemesh.cluster.elections.candidate_ranking import TermSettings
 from sharemesh.cluster.elections.shard_elections import ShardElections
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.controller.placement_controller import PlacementController
@@ -35,6 +37,7 @@ class Node(ClusterRecords):
         self.member = ClusterMember(self.coordination, self.view, self.info, mesh.clock)
         self.shards = FakeShardHost(name, mesh.fences)
         self.partitions = FakePartitionHost(name, mesh.fences)
+        self.unanswered_max_ms = TermSettings().unanswered_max_ms
         self.elections: ShardElections | None = None
         self.claims: PartitionClaims | None = None
         self.controller: PlacementController | None = None
@@ -44,9 +47,12 @@ class Node(ClusterRecords):
         roles = self.info.roles
         common: tuple[Any, ...] = (self.coordination, self.member, self.view, self.mesh.clock)
         if Role.GROUP_COORDINATOR in roles:
-            self.elections = ShardElections(*common, kind=ShardKind.GROUP, host=self.shards)
+            patience = TermSettings(unanswered_max_ms=self.unanswered_max_ms)
+            kind = ShardKind.GROUP
+            self.elections = ShardElections(*common, kind=kind, host=self.shards, settings=patience)
         if Role.SHARE_LEADER in roles:
-            self.claims = PartitionClaims(*common, host=self.partitions)
+            claiming = ClaimSettings(unanswered_max_ms=self.unanswered_max_ms)
+            self.claims = PartitionClaims(*common, host=self.partitions, settings=claiming)
         if Role.CONTROLLER in roles:
             self.controller = PlacementController(*common)
         await self.member.start()
@@ -95,9 +101,16 @@ class Mesh:
         await ensure_cluster(self.parent, CLUSTER, group_shards=SHARDS, state_shards=SHARDS)
 
     async def add(
-        self, name: str, *roles: Role, rack: str = "", fail_with: Exception | None = None
+        self,
+        name: str,
+        *roles: Role,
+        rack: str = "",
+        fail_with: Exception | None = None,
+        unanswered_max_ms: int | None = None,
     ) -> Node:
         node = Node(self, name, roles, rack)
+        if unanswered_max_ms is not None:
+            node.unanswered_max_ms = unanswered_max_ms
         node.shards.fail_with = node.partitions.fail_with = fail_with
         self.nodes[name] = node
         await self.run(node.start())

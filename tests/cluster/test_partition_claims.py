@@ -1,14 +1,19 @@
 """Topic-partitions are led by one process each; standbys, moves, deletions, failures."""
 
 import asyncio
+from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
 from sharemesh.cluster.claims.claim_policy import ClaimSettings
-from sharemesh.cluster.store.topics import create_topic, delete_topic
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.topics import create_topic, delete_topic, detach_topic
+from sharemesh.cluster.view import watched_view
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import Role
-from sharemesh.ports.coordination import CoordinationError, Delete
+from sharemesh.ports.coordination import CoordinationError, Delete, Put
+from sharemesh.ports.shard_log import CorruptLogError, LogFailedError
 from tests.cluster.mesh import Mesh, Node
 
 SL, C = Role.SHARE_LEADER, Role.CONTROLLER
@@ -245,6 +250,98 @@ async def test_a_fence_above_raises_the_leader_epoch_above_it(mesh):
     assert {view.leader(p).leader_epoch for p in all_partitions(topic)} == {78}
 
 
+def read_again(coordination, restored):
+    """Have a watch begin anew with all that is stored, as it does once etcd was restored."""
+    watch = coordination.watch
+
+    async def watched(prefix):
+        told = False
+        async with aclosing(watch(prefix)) as items:
+            async for item in items:
+                begins = restored.is_set() and not told
+                told = told or begins
+                yield await coordination.list(prefix) if begins else item
+
+    coordination.watch = watched
+    return coordination
+
+
+async def test_krl_17_leader_epochs_stay_above_those_that_a_restored_store_forgot(mesh):
+    """No fence tells a leader where the log is a topic; clients believe no lower epoch."""
+    restored = asyncio.Event()
+    connect = mesh.connect
+    mesh.connect = lambda: read_again(connect(), restored)
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    view = nodes[0].view
+    stored = view.tables.assignments
+    partition, other = sorted(all_partitions(topic))[:2]
+    now = stored[partition].value
+    before = replace(now, leader=now.standbys[0], standbys=(now.leader,))
+    for _ in range(4):
+        await mesh.parent.commit([], [Delete(view.keys.claim(partition))])
+        await mesh.settle(5_000)
+    epochs = {each: view.leader(each).leader_epoch for each in (partition, other)}
+    assert epochs == {partition: 5, other: 1}
+    restored.set()
+    backup = Put(view.keys.assignment(partition), records.encode_assignment(before))
+    mesh.fences.epochs.clear()
+    lost = [Delete(view.keys.claim(each)) for each in (partition, other)]
+    await mesh.parent.commit([], [*lost, backup])
+    await mesh.settle(5_000)
+    epochs = {each: view.leader(each).leader_epoch for each in (partition, other)}
+    assert epochs == {partition: 6, other: 2}
+    assert set(led(topic, *nodes)) == all_partitions(topic)
+
+
+async def test_krl_17_a_topic_that_is_attached_again_goes_on_above_its_leader_epochs(mesh):
+    """KTP-3: it has the same id, and clients that saw it before believe no lower epoch."""
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh, partitions=2)
+    keys, view = nodes[0].view.keys, nodes[0].view
+    partition, other = sorted(all_partitions(topic))
+    for _ in range(4):
+        await mesh.parent.commit([], [Delete(keys.claim(partition))])
+        await mesh.settle(5_000)
+    assert view.leader(partition).leader_epoch == 5
+    await detach_topic(mesh.parent, view, topic.name)
+    await mesh.settle(5_000)
+    assert not view.tables.assignments
+    mesh.fences.epochs.clear()
+    stored = Put(keys.topic(topic.name), records.encode_topic(topic))
+    await mesh.parent.commit([], [stored, Delete(keys.deletion(topic.topic_id))])
+    await mesh.settle(5_000)
+    epochs = {each: view.leader(each).leader_epoch for each in (partition, other)}
+    assert epochs[partition] > 5
+    assert epochs[other] > 1
+    assert set(led(topic, *nodes)) == all_partitions(topic)
+
+
+async def test_krl_18_what_a_leader_writes_of_a_topic_that_is_gone_goes_with_its_claim(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh, partitions=1)
+    (partition,) = all_partitions(topic)
+    key = nodes[0].view.keys.seen_partition(partition)
+    await delete_topic(mesh.parent, nodes[0].view, topic.name)
+    await mesh.parent.commit([], [Put(key, b"what it saw, as it closes its log")])
+    await mesh.settle(5_000)
+    assert not nodes[0].view.tables.assignments
+    assert await mesh.parent.get(key) is None
+
+
+async def test_leader_epochs_that_are_forgotten_are_remembered_of_so_many_partitions(
+    mesh, monkeypatch
+):
+    """KRL-17."""
+    monkeypatch.setattr(watched_view, "FALLEN_MAX", 3)
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh, partitions=5)
+    await detach_topic(mesh.parent, nodes[0].view, topic.name)
+    await mesh.settle(5_000)
+    kept = [each for each in all_partitions(topic) if nodes[0].view.lead_above(each)]
+    assert len(kept) == 3
+
+
 async def test_a_leader_that_cannot_start_says_why_and_a_standby_takes_over(mesh):
     nodes, _ = await three(mesh)
     nodes[0].partitions.fail_with = OSError("no space left on device")
@@ -429,3 +526,23 @@ async def test_a_successor_that_cannot_lead_gives_the_claim_up(mesh):
     await mesh.settle(5_000)
     assert partition in led(topic, third)
     assert "disk" in third.view.tables.troubles[partition].value.why
+
+
+@pytest.mark.parametrize(
+    ("error", "is_back"),
+    [(LogFailedError("no broker answers"), True), (CorruptLogError("records are missing"), False)],
+)
+async def test_ktp_18_a_partition_that_could_not_be_opened_is_opened_again_within_the_bound(
+    mesh, error, is_back
+):
+    a = await mesh.add("a", SL, fail_with=error, unanswered_max_ms=2_000)
+    await mesh.add("ctl", C)
+    await mesh.settle(3_100)
+    topic = await make_topic(mesh)
+    await mesh.settle(30_000)
+    assert not led(topic, a)
+    a.partitions.fail_with = None
+    await mesh.settle(2_100)
+    assert set(led(topic, a)) == (all_partitions(topic) if is_back else set())
+    await mesh.settle(30_000)
+    assert set(led(topic, a)) == all_partitions(topic)

@@ -5,6 +5,7 @@ import pytest
 from sharemesh.cluster.store import records
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.coordination import Delete, Put
+from sharemesh.ports.shard_log import CorruptLogError, LogFailedError
 from tests.cluster.mesh import SHARDS, Mesh
 
 GC = Role.GROUP_COORDINATOR
@@ -134,3 +135,20 @@ async def test_a_leader_that_a_restored_store_does_not_know_stands_again(mesh):
     await mesh.settle(100)
     assert node.elections.led == {shard: epoch + 1 for shard, epoch in before.items()}
     assert all(each.node is not None for each in node.view.shards() if each.kind == "group")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_back"),
+    [(LogFailedError("no broker answers"), True), (CorruptLogError("records are missing"), False)],
+)
+async def test_ktp_18_a_shard_that_could_not_be_opened_is_opened_again_within_the_bound(
+    mesh, error, is_back
+):
+    a = await mesh.add("a", GC, fail_with=error, unanswered_max_ms=2_000)
+    await mesh.settle(30_000)
+    assert serving(a) == []
+    a.shards.fail_with = None
+    await mesh.settle(2_100)
+    assert serving(a) == (list(range(SHARDS)) if is_back else [])
+    await mesh.settle(30_000)
+    assert serving(a) == list(range(SHARDS))

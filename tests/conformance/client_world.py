@@ -45,7 +45,10 @@ class ClientWorld:
 
     def group(self, **configs: object) -> str:
         name = f"group-{next(self._numbers)}"
-        settings = {"share.auto.offset.reset": "earliest"}
+        settings = {
+            "share.auto.offset.reset": "earliest",
+            "share.in.flight.limit.type": "span",  # Kafka's
+        }
         settings |= {key.replace("_", "."): str(value) for key, value in configs.items()}
         self.admin.alter_group_configs(name, settings)
         return name

@@ -10,11 +10,10 @@ from dataclasses import replace
 
 from sharemesh.domain.delivery_state import AcknowledgeType, DeliveryState
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.share_partition.effects import WriteState
 from sharemesh.domain.share_partition.events import AcquireMode, LogBatch
 from sharemesh.domain.state_batch import StateBatch
-from tests.conformance.world import PartitionWorld
+from tests.conformance.world import KAFKAS, PartitionWorld
 
 ALL = 2147483647
 NAMES = {"AV": 0, "ACK": 2, "ARCHIVING": 3, "ARC": 4}
@@ -30,7 +29,7 @@ class Scene:
     """A fresh share partition: ACTIVE, start=end=0, limit 5, max in-flight 200, lock 30000 ms."""
 
     def __init__(self, **settings) -> None:
-        config = GroupConfig(partition_max_record_locks=200, auto_offset_reset="earliest")
+        config = replace(KAFKAS, partition_max_record_locks=200)
         names = {
             "limit": "delivery_count_limit",
             "max_in_flight": "partition_max_record_locks",

@@ -3,17 +3,16 @@
 import pytest
 
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.share_partition.effects import Dropped, Initialized, ReadState
 from sharemesh.domain.share_partition.events import Fence, Initialize, StateRead
 from sharemesh.domain.share_partition.machine import SharePartition
 from tests.conformance.scenario import scenario
 from tests.conformance.scene import Scene, state_batches
-from tests.conformance.world import KEY
+from tests.conformance.world import KAFKAS, KEY
 
 
 def initializing() -> SharePartition:
-    machine = SharePartition(KEY, 0, GroupConfig())
+    machine = SharePartition(KEY, 0, KAFKAS)
     assert machine.step(Initialize(), now_ms=0) == (ReadState(0),)
     return machine
 
@@ -107,7 +106,7 @@ def test_errors_of_the_read_are_mapped(error, seen):
 
 @scenario("INI-S15")
 def test_a_fenced_partition_answers_leader_not_available_internally():
-    machine = SharePartition(KEY, 0, GroupConfig())
+    machine = SharePartition(KEY, 0, KAFKAS)
     machine.step(Fence(), now_ms=0)
     (outcome,) = machine.step(Initialize(), now_ms=0)
     assert isinstance(outcome, Initialized)

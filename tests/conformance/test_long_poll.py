@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicPartition
 from sharemesh.domain.record_batch import BatchHeader
 from sharemesh.domain.share_partition.effects import AcquiredRun, RecordsAcquired, WriteState
@@ -26,6 +25,7 @@ from sharemesh.ports.shard_log import FencedError
 from sharemesh.share_leader.partition.share_partition_runner import Phase
 from sharemesh.share_leader.requests.acquisition import overlapping
 from tests.conformance.scenario import scenario
+from tests.conformance.world import KAFKAS
 from tests.share_leader.world import BAR, FOO, ack, acquired, parts, until, world
 
 TP = [TopicPartition(FOO, n) for n in range(8)]
@@ -352,7 +352,7 @@ def acquired_again(last, *steps):
     A step is (first, last, done): deliver that range once and release it, except what is done.
     """
     key = SharePartitionKey(GroupId("g"), FOO, 0)
-    machine = SharePartition(key, 1, GroupConfig())
+    machine = SharePartition(key, 1, KAFKAS)
     machine.step(Initialize(), now_ms=0)
     never = StateBatch(0, last, DeliveryState.AVAILABLE, 0)
     machine.step(StateRead(ErrorCode.NONE, 1, 0, (never,)), now_ms=0)

@@ -3,7 +3,6 @@
 import asyncio
 
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId, SharePartitionKey, TopicPartition
 from sharemesh.domain.share_partition.effects import WriteState
 from sharemesh.domain.share_partition.events import (
@@ -20,6 +19,7 @@ from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTeleme
 from sharemesh.telemetry import names
 from sharemesh.telemetry.telemetry import without_export
 from tests.conformance.scenario import scenario
+from tests.conformance.world import KAFKAS
 from tests.share_leader.world import FOO, acquired, world
 
 KEY = SharePartitionKey("g", FOO, 0)
@@ -31,7 +31,7 @@ class Watched:
     def __init__(self):
         self.telemetry = without_export(lambda: 0)
         self.watch = PartitionTelemetry(self.telemetry, KEY, "foo", 1)
-        self.machine = SharePartition(KEY, 1, GroupConfig())
+        self.machine = SharePartition(KEY, 1, KAFKAS)
         self.step(Initialize())
         self.step(StateRead(ErrorCode.NONE, state_epoch=1, start_offset=0))
 

@@ -6,7 +6,6 @@ import pytest
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode, seen_by_client
-from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.domain.share_partition import machine
 from sharemesh.domain.share_partition.effects import Answered, Initialized, WriteState
@@ -22,6 +21,7 @@ from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.conformance.scenario import scenario
 from tests.conformance.scene import Scene
+from tests.conformance.world import KAFKAS
 from tests.persister.test_persister import KEY, meshed, write
 from tests.share_coordinator.world import T1, T2
 from tests.share_leader.world import FOO, ack, acquired, parts, until, world
@@ -200,7 +200,7 @@ async def test_a_malformed_answer_to_the_read_fails_the_partition(shape):
 
         network.listener("n1:1").offer(methods.READ_SHARE_GROUP_STATE, confused)
         result = await persister.read_state(KEY, 0)
-        partition = SharePartition(KEY, 0, GroupConfig())
+        partition = SharePartition(KEY, 0, KAFKAS)
         partition.step(Initialize(), now_ms=0)
         read = StateRead(
             result.error, result.state_epoch, result.start_offset, result.batches, result.message

@@ -283,7 +283,7 @@ async def test_releasing_a_session_answers_for_each_of_its_partitions():
         await m1.join(foo0, bar2, baz4)
         failed = asyncio.get_running_loop().create_future()
         failed.set_result(Answered(0, ErrorCode.INVALID_RECORD_STATE, "told to fail"))
-        w.runner(bar2).release = lambda member_id: failed
+        w.runner(bar2).release = lambda member_id, principal: failed
         counters = w.service.counters
         fetches = counters.fetch_requests.copy()
         session_cache, key = w.service.session_cache, SessionKey("g", "m1")

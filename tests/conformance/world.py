@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.group_config import GroupConfig, InFlightLimitType
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_partition.effects import (
     Answered,
@@ -41,6 +41,8 @@ from tests.conformance.memory_persister import MemoryPersister
 
 KEY = SharePartitionKey(GroupId("g"), TopicId(bytes(16)), 0)
 START_MS = 1_000_000
+KAFKAS = GroupConfig(auto_offset_reset="earliest", in_flight_limit_type=InFlightLimitType.SPAN)
+"""The settings that Kafka's histories were recorded under: its in-flight limit counts offsets."""
 
 
 @dataclass
@@ -59,7 +61,7 @@ class PartitionWorld:
 
     def __init__(self, config: GroupConfig | None = None) -> None:
         self.now_ms = START_MS
-        self.config = config or GroupConfig(auto_offset_reset="earliest")
+        self.config = config or KAFKAS
         self.log = MemoryLog()
         self.persister = MemoryPersister()
         self.leader_epoch = 0

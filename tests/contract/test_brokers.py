@@ -743,3 +743,18 @@ async def test_closing_ends_what_is_under_way(filling, place):
     with pytest.raises(BrokerUnreachableError):
         await client.metadata()
     await client.close()
+
+
+def test_what_some_brokers_cannot_do_is_tried_in_memory():
+    """Fillings leave verbs out, and their tests are skipped there: never everywhere."""
+    verbs = {
+        name
+        for name, verb in vars(BrokerFilling).items()
+        if "_cannot" in getattr(getattr(verb, "__wrapped__", verb), "__code__", _NO_CODE).co_names
+    }
+    assert len(verbs) > len(("move_leader", "throttle"))
+    assert verbs <= set(vars(MemoryFilling))
+    assert not MemoryFilling.gaps
+
+
+_NO_CODE = compile("", "", "exec")

@@ -131,6 +131,36 @@ async def test_a_write_whose_answer_was_lost_is_read_back_and_reported_as_applie
     await direct.close()
 
 
+async def test_several_writes_whose_answer_was_lost_are_read_back_at_one_revision(
+    server, proxy, monkeypatch
+):
+    """One by one: etcd before 3.5.5 may end itself over a transaction that only reads."""
+    c, direct = connect(f"127.0.0.1:{proxy.port}"), connect(server.endpoint)
+    await direct.commit([], [Put("/t/gone", b"theirs")])
+    await c.get("/warm")
+    read = []
+    call = c._connection.call
+
+    async def noted(method, request, **more):
+        read.append(request)
+        return await call(method, request, **more)
+
+    monkeypatch.setattr(c._connection, "call", noted)
+    proxy.deaf = True
+    losing = asyncio.create_task(lose_the_answer(proxy, direct, "/t/a"))
+    operations = [Delete("/t/gone"), Put("/t/a", b"1"), Put("/t/b", b"2")]
+    revision = await c.commit([Guard("/t/a", create_revision=0)], operations)
+    await losing
+    assert revision == (await direct.get("/t/b")).mod_revision
+    writes = [each for each in read if isinstance(each, rpc.TxnRequest)]
+    assert all(each.compare for each in writes)
+    ranges = [each for each in read if isinstance(each, rpc.RangeRequest)]
+    assert [each.revision for each in ranges] == [0, ranges[1].revision, ranges[1].revision]
+    assert ranges[1].revision >= revision
+    await c.close()
+    await direct.close()
+
+
 async def test_a_lost_answer_to_a_refused_write_is_not_taken_for_success(server, proxy):
     c, direct = connect(f"127.0.0.1:{proxy.port}"), connect(server.endpoint)
     await direct.commit([], [Put("/t/a", b"theirs")])

@@ -68,8 +68,13 @@ async def test_appends_get_offsets_and_are_read_back_byte_for_byte(logs):
     assert (second.base_offset, second.last_offset) == (3, 8)
     assert log.high_watermark == 9
     result = await log.read(4, max_bytes=1 << 20)
-    assert [(h.base_offset, h.last_offset) for h in result.headers] == [(3, 5), (6, 8)]
-    assert len(result.records) == 2 * len(sent)
+    # What lies in memory may be one of them: a read gives at least one batch.
+    assert [(h.base_offset, h.last_offset) for h in result.headers] in (
+        [(3, 5)],
+        [(3, 5), (6, 8)],
+    )
+    assert await offsets(log, 4) == list(range(3, 9))
+    assert len(result.records) == len(result.headers) * len(sent)
     # Only base offset and leader epoch differ from what was sent (LOG-1).
     assert result.records[8:12] == sent[8:12]
     assert result.records[16 : len(sent)] == sent[16:]

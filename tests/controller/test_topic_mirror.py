@@ -308,3 +308,17 @@ async def test_ktp_8_a_broker_that_forgot_the_others_deletes_nothing(mesh, broke
     brokers.alone = None
     await mesh.settle(2 * MINUTE_MS)
     assert node.topic() is None
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("requests", [1, 2, 3, 4])
+async def test_ktp_8_a_topic_is_gone_however_many_requests_a_round_takes(mesh, count, requests):
+    """Brokers answer in turn: with as many requests as brokers each would ask the same of each."""
+    brokers = ScriptedBrokers(count)
+    brokers.topics["orders"] = (ONE, 4)
+    node = await attached(mesh, brokers)
+    node.wishes.want(f"t-{number}" for number in range(500 * (requests - 1)))
+    await mesh.settle(31_000)
+    del brokers.topics["orders"]
+    await mesh.settle(2 * MINUTE_MS)
+    assert node.topic() is None

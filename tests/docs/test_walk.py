@@ -24,6 +24,7 @@ GUIDES = tuple(
     for name in (
         "consuming",
         "poison-records",
+        "running-handlers",
         "outages",
         "fencing",
         "from-kafka",

@@ -3,7 +3,7 @@
 import pytest
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.group_config import GroupConfig, IsolationLevel
+from sharemesh.domain.group_config import GroupConfig, InFlightLimitType, IsolationLevel
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
 from sharemesh.domain.group_config.definition import parse_duration_ms, reset_duration_ms
 from sharemesh.domain.group_config.evaluate import (
@@ -26,6 +26,13 @@ def invalid(call, *args):
 
 def test_without_settings_the_defaults_are_in_force():
     assert effective_group_config({}, {}) == GroupConfig()
+
+
+def test_the_in_flight_limit_counts_locks_unless_a_group_says_otherwise():
+    """WIN-1: also for a group of before, of which nothing is stored; what was set stays."""
+    name = "share.in.flight.limit.type"
+    assert effective_group_config({}, {}).in_flight_limit_type is InFlightLimitType.LOCKS
+    assert effective_group_config({name: "span"}, {}).in_flight_limit_type is InFlightLimitType.SPAN
 
 
 def test_defaults_of_the_cluster_fit_together():

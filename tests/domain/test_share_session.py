@@ -2,6 +2,7 @@
 
 import pytest
 
+from sharemesh.domain import share_session
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.domain.share_session import (
@@ -235,3 +236,27 @@ def test_a_session_is_of_the_principal_that_opened_it_bnd_26():
     assert list(session.partitions) == [FOO0]
     sessions.remove(session)
     assert sessions.open(M1, BOB)[0].principal == BOB
+
+
+def test_what_a_session_left_is_its_principals_while_it_is_held_bnd_26(monkeypatch):
+    monkeypatch.setattr(share_session, "LEFT_MAX", 2)
+    held = {M1, M2, M3}
+    sessions = ShareSessions(9, holds=held.__contains__)
+
+    def left(key):
+        session, _ = sessions.open(key, ALICE)
+        sessions.leaves_records(session)  # as long as it lives, it says whose they are
+        sessions.remove(session)
+        sessions.leaves_records(session)
+
+    left(M1)
+    assert refused(sessions.open, M1, BOB) is ErrorCode.UNKNOWN_MEMBER_ID
+    sessions.open(M1, ALICE)
+    left(M1)
+    held.remove(M1)
+    assert sessions.open(M1, BOB)[0].principal == BOB, "nothing is held any more"
+    left(M2)
+    left(M3)
+    left(SessionKey("g", "m4"))
+    assert refused(sessions.open, M3, BOB) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert sessions.open(M2, BOB)[0].principal == BOB, "the latest are kept"

@@ -42,7 +42,10 @@ PASSED = re.compile(r"\b[1-9]\d* passed\b")
 POLL_S = 0.2
 TESTS = (
     *("-m", "cluster", "tests/e2e"),
-    *(f"tests/operator/test_{name}.py" for name in ("api_contract", "storage_rules")),
+    *(
+        f"tests/operator/test_{name}.py"
+        for name in ("api_contract", "storage_rules", "listener_rules")
+    ),
 )
 
 
@@ -115,6 +118,7 @@ def load_all(loader: list[str]) -> None:
         ("sharemesh", NEWER),
         ("etcd", TAG),
         ("sharemesh-spark", TAG),
+        ("kafka", TAG),
     ):
         load(loader, image, tag)
 

@@ -50,6 +50,11 @@ class Images:
         return f"{self.registry}/sharemesh:{self.newer_tag}"
 
     @property
+    def kafka(self) -> str:
+        """A broker of Apache Kafka."""
+        return f"{self.registry}/kafka:{self.tag}"
+
+    @property
     def spark(self) -> str:
         """The image of Spark."""
         return f"{self.registry}/sharemesh-spark:{self.tag}"

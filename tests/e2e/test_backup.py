@@ -27,8 +27,11 @@ def stop(mesh) -> None:
 
 
 def go_on(mesh) -> None:
-    """Let the operator start them again."""
+    """Let the operator start them again; until it has looked, its conditions are the old ones."""
     mesh.kube("annotate", "sharecluster", "main", f"{PAUSE}-")
+    until("pods of all roles", lambda: all(map(mesh.pods, environment.ROLES)))
+    pods = ("pods", "-l", "sharemesh.io/cluster=main")
+    mesh.kube("wait", *pods, "--for=condition=Ready", "--timeout=60s")
     mesh.settled()
 
 

@@ -1,13 +1,18 @@
 """A client outside of Kubernetes, with TLS everywhere: also between pods and their etcd."""
 
+import asyncio
+
 import pytest
+from confluent_kafka import Producer, ShareConsumer
 
 from sharemesh.client import connect
 from tests.e2e import environment
 from tests.e2e.environment import CHARTS
 
 PORTS = {"shareLeaderPort": 30410, "groupCoordinatorPort": 30420, "bootstrapPort": 30409}
+KAFKA_PORTS = {"shareLeaderPort": 30930, "groupCoordinatorPort": 30940, "bootstrapPort": 30929}
 RECORDS = 40
+PATIENCE_S = 30
 
 
 @pytest.fixture
@@ -39,6 +44,7 @@ async def test_a_client_outside_reaches_every_leader_with_tls_and_none_without_a
         shareLeaders={"replicas": 2},
         tls={"secretName": environment.TLS_SECRET, "clientAuth": "Required"},
         external={"host": address, **PORTS},
+        kafkaListener={"external": {"host": address, **KAFKA_PORTS}},
     )
     topic, group = mesh.topic_and_group("abroad", cluster="outside")
     settings = {
@@ -53,6 +59,39 @@ async def test_a_client_outside_reaches_every_leader_with_tls_and_none_without_a
     command = f"sharemesh cluster --bootstrap {mesh.bootstrap('outside')} --timeout 3000"
     ended = mesh.kube.exec(pod, "sh", "-c", f"{command} >/dev/null 2>&1; echo exit $?")
     assert ended.strip() == "exit 1"
+
+    mesh.kube.wait_for_condition(
+        "sharecluster", environment.OUTSIDE_CLUSTER, "KafkaListenerReady", timeout_s=PATIENCE_S
+    )
+    status = mesh.kube.get("sharecluster", environment.OUTSIDE_CLUSTER)["status"]
+    assert status["externalKafkaBootstrap"] == f"{address}:{KAFKA_PORTS['bootstrapPort']}"
+    topic, group = mesh.topic_and_group("abroad-kafka", cluster="outside")
+    servers = {"bootstrap.servers": status["externalKafkaBootstrap"], **settings}
+    await asyncio.to_thread(reach_every_leader_by_kafka, address, servers, topic, group)
+
+
+def reach_every_leader_by_kafka(address, servers, topic, group) -> None:
+    """Take records there and back by librdkafka, as it is (KLS-50)."""
+    producer = Producer(servers)
+    told = producer.list_topics(timeout=PATIENCE_S)
+    assert {f"{each.host}:{each.port}" for each in told.brokers.values()} == {
+        f"{address}:{port}" for port in (30930, 30931, 30940)
+    }
+    leaders = {each.leader for each in told.topics[topic].partitions.values()}
+    assert {told.brokers[each].port for each in leaders} == {30930, 30931}
+    sent = {b"%d" % number for number in range(RECORDS)}
+    for each in sent:
+        producer.produce(topic, each, partition=int(each) % 4)
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = ShareConsumer({**servers, "group.id": group})
+    consumer.subscribe([topic])
+    got: set[bytes] = set()
+    for _ in range(2 * PATIENCE_S):
+        got |= {each.value() for each in consumer.poll(0.5) or () if each.error() is None}
+        if got == sent:
+            break
+    consumer.close()
+    assert got == sent
 
 
 async def reach_every_leader(bootstrap, settings, topic, group) -> None:

@@ -13,7 +13,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 from tests.faults.trials import named, run_part
 
-PARTS = ("mesh", "storage", "failover", "etcd", "client", "hostile", "kafka")
+PARTS = (
+    *("mesh", "storage", "failover", "etcd", "client", "delivery", "hostile", "kafka", "listener"),
+)
 """Run when no part is named."""
 
 ALONE = ("spark",)

@@ -10,6 +10,7 @@ from sharemesh.codec.batch_frame import (
     CRC_START,
     HEADER_BYTES,
     Frame,
+    frame_size,
     place_frame,
     walk_frames,
 )
@@ -30,7 +31,7 @@ class Flip:
     at: int
     position: int
     offset: int
-    next_position: int
+    next_positions: tuple[int, ...]  # of the batch behind it: really, and as its header says now
 
     def told_in(self, message: str) -> bool:
         """Whether a message names the file and where the damage begins.
@@ -38,7 +39,7 @@ class Flip:
         A header whose length or span is wrong may show only at the batch behind it.
         """
         return self.file.name in message and any(
-            f"position {position}," in message for position in (self.position, self.next_position)
+            f"position {position}," in message for position in (self.position, *self.next_positions)
         )
 
 
@@ -87,10 +88,12 @@ def flip(directory: Path, region: str, rng: random.Random) -> Flip:
         byte = opened_file.read(1)[0]
         opened_file.seek(at)
         opened_file.write(bytes([byte ^ 1 << rng.randrange(8)]))
+        opened_file.seek(begin)
+        told_size = frame_size(opened_file.read(HEADER_BYTES))
     if region == "segment header":
         first = next(each for other, each in frames if other == file)
-        return Flip(region, file, at, 0, first.base_offset, 0)
-    return Flip(region, file, at, begin, frame.base_offset, begin + size)
+        return Flip(region, file, at, 0, first.base_offset, (0,))
+    return Flip(region, file, at, begin, frame.base_offset, (begin + size, begin + told_size))
 
 
 def tear(directory: Path, kind: str, rng: random.Random) -> int:

@@ -1,8 +1,9 @@
 """SIGTERM under load: what was acknowledged in time never comes again, and delivery goes on.
 
-A partition's old leader grants nothing new while holders may still acknowledge; so its handover
-gap is counted from the last decision of a holder (or the notice, if that is later) to the first
-delivery under the new leader epoch. The whole time since the notice is told in the notes.
+A partition is served until its turn to leave comes; its old leader grants nothing after its notice.
+So the handover gap is counted from the last delivery of the old leader (or the signal, if that
+is later) to the first one under the new leader epoch, whatever holders are busy with (HND-3). The
+whole time since the signal is told in the notes.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ async def drain_leader(load: SteadyLoad, index: int, *, counts: bool = True) -> 
         RESTART_TIMEOUT_MS,
     )
     locks = sum(map(len, held.values()))
-    note = f"{len(epochs)} partitions, {locks} locks, {whole_ms:.0f} ms with holders' time"
+    note = f"{len(epochs)} partitions, {locks} locks, {whole_ms:.0f} ms until all had left"
     return max(gaps, default=0.0), note
 
 
@@ -68,8 +69,8 @@ def _handover_ms(load: SteadyLoad, name: str, at_ms: float, epoch: int) -> float
     first_ms = load.tail.first_delivery_ms(name, at_ms, above=epoch)
     if first_ms is None:
         return float("inf")
-    last_ms = max((s.time_ms for s in tail.decisions if s.epoch == epoch), default=at_ms)
-    return first_ms - max(at_ms, min(last_ms, at_ms + LIMIT_MS))
+    last_ms = max((s.time_ms for s in tail.deliveries if s.epoch == epoch), default=at_ms)
+    return first_ms - max(at_ms, last_ms)
 
 
 def _check_redeliveries(load: SteadyLoad, epochs: Mapping[str, int], at_ms: float) -> None:

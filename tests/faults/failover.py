@@ -146,10 +146,7 @@ async def share_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
 
     The one that leads most shards: one that was killed lately may lead nothing yet.
     """
-    shards = (await load.loaded.admin.describe_cluster()).shards
-    leaders = Counter(each.leader_id for each in shards if each.election.startswith("state-"))
-    leader, led = leaders.most_common(1)[0]
-    index = int(leader.rsplit("-", 1)[1])
+    index, led, shards = await busiest_state_leader(load.loaded)
     load.tail.read()
     epochs = load.tail.epochs()
     at_ms = load.loaded.kill_role("share-coordinator", index)
@@ -169,14 +166,21 @@ async def share_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
         "partitions deliver and acknowledgements are confirmed",
     )
     check_unmoved(load, epochs)
-    return took_ms, f"{led} of {leaders.total()} shards, {held} locks"
+    return took_ms, f"{led} of {shards} shards, {held} locks"
+
+
+async def busiest_state_leader(loaded: LoadedMesh) -> tuple[int, int, int]:
+    """Return the index of the share coordinator that leads most shards, how many, and of all."""
+    shards = (await loaded.admin.describe_cluster()).shards
+    leaders = Counter(each.leader_id for each in shards if each.election.startswith("state-"))
+    leader, led = leaders.most_common(1)[0]
+    return int(leader.rsplit("-", 1)[1]), led, leaders.total()
 
 
 async def group_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
     """SIGKILL of the group's coordinator: until it is described again and all is delivered."""
     group = load.loaded.load.group
-    leader = await _group_leader(load.loaded, group)
-    index = int(leader.rsplit("-", 1)[1])
+    index = await group_leader(load.loaded, group)
     at_ms = load.loaded.kill_role("group-coordinator", index)
     held = check_held(load, load.names, at_ms)
     answered_ms = await _described_ms(load) - at_ms
@@ -191,11 +195,12 @@ async def group_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
     return max(answered_ms, delivered_ms), note
 
 
-async def _group_leader(loaded: LoadedMesh, group: str) -> str:
+async def group_leader(loaded: LoadedMesh, group: str) -> int:
+    """Return the index of a group's coordinator."""
     described = (await loaded.admin.describe_groups([group]))[group]
     if isinstance(described, SharemeshError):
         raise described
-    return described.coordinator_id
+    return int(described.coordinator_id.rsplit("-", 1)[1])
 
 
 async def _described_ms(load: SteadyLoad) -> float:

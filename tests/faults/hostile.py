@@ -31,7 +31,7 @@ OVERSIZE_EVERY = 1_500
 STRANGE_EVERY = 50
 CALL_TIMEOUT_S = 20.0
 WAIT_TIMEOUT_S = 0.5
-MAY_WAIT = ("ShareLeader/ShareFetch", "GroupCoordinator/ShareGroupHeartbeat")
+MAY_WAIT = ("ShareLeader/ShareFetch", "RecordLog/Fetch", "GroupCoordinator/ShareGroupHeartbeat")
 """Requests that may ask for a long wait; our own deadline ends it."""
 
 WRITE_FAILED = "Internal error from Core"

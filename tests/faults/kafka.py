@@ -14,6 +14,7 @@ from tests.faults.brokers import (
     broker_faults,
     frame_faults,
     loss_faults,
+    partitions,
     process_faults,
     topic_faults,
 )
@@ -27,13 +28,14 @@ from tests.faults.brokers.broker_load import (
 from tests.faults.namespaces import available
 from tests.faults.trials import Fault, Outcome, Series
 
+APART = Scene(apart=True)
 FROZEN_GOAL_MS = 13_000.0  # the lease of a frozen process, and three seconds
 
 
 async def each(trial: Trial, scene: Scene, count: int, seed: int) -> Outcome:
     """Run one fault ``count`` times."""
-    if scene.disk_mib and not available():
-        return Outcome((), (), "not run: mounting a small disk needs root", trials=count)
+    if (scene.disk_mib or scene.apart) and not available():
+        return Outcome((), (), "not run: small disks and namespaces need root", trials=count)
     return await series([trial] * count, seed, scene)
 
 
@@ -71,6 +73,8 @@ FAULTS: tuple[Fault | Series, ...] = (
     row(broker_faults.state_broker_killed, 20),
     row(broker_faults.broker_and_coordinator_killed, 10),
     row(broker_faults.broker_frozen, 10),
+    row(partitions.zombie_broker, 10, scene=APART),
+    row(partitions.broker_cut_off, 10, scene=APART),
     row(broker_faults.leaders_moved, 20),
     row(broker_faults.broker_left, 10),
     row(broker_faults.majority_down, 10),
@@ -80,6 +84,8 @@ FAULTS: tuple[Fault | Series, ...] = (
     row(loss_faults.unclean_election, 5, goal_ms=None, at_once=1),
     row(loss_faults.topic_recreated, 10, goal_ms=None),
     row(topic_faults.rights_revoked, 5, scene=Scene(guarded=True)),
+    row(topic_faults.rights_blip, 5, scene=Scene(guarded=True)),
+    row(topic_faults.compression_switched, 5),
     row(topic_faults.retention_race, 10),
     row(topic_faults.quota_throttle, 5, goal_ms=None),
     row(process_faults.leader_killed, 20),

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 
@@ -50,6 +51,16 @@ class Namespaces:
         _ip("-n", name, "link", "set", inner, "up")
         _ip("-n", name, "link", "set", "lo", "up")
         return name, address
+
+    def part(self, name: str, others: Iterable[str]) -> None:
+        """Let nothing pass between a namespace and some addresses; everybody else reaches both."""
+        for address in others:
+            _ip("-n", name, "route", "add", "blackhole", f"{address}/32")
+
+    def join(self, name: str, others: Iterable[str]) -> None:
+        """Undo that."""
+        for address in others:
+            _ip("-n", name, "route", "del", "blackhole", f"{address}/32")
 
     def cut(self, name: str) -> None:
         """Let nothing in or out of a namespace."""

@@ -42,6 +42,17 @@ class Size:
 SMALL = Size(partitions=8, per_second=250, workers=2, hold_ms=800, held_min=40, drain_held_min=50)
 
 
+def rows_while(going: Callable[[], bool], rng: random.Random) -> Iterator[tuple[bytes, bytes]]:
+    """Yield rows while the load goes on; a few have a field too many and are to be rejected."""
+    number = 0
+    while going():
+        fields = [b"%08d" % number, b"x" * 60, b"y", b"z"]
+        if rng.random() < BAD_SHARE:
+            fields.append(b"bad")
+        yield b"%d" % number, b",".join(fields)
+        number += 1
+
+
 @dataclass(slots=True)
 class SteadyLoad:
     """A mesh with running producer and consumers; ``violations`` collects what must not be.
@@ -67,14 +78,8 @@ class SteadyLoad:
         return {f"{topic}/{number}" for number in range(self.size.partitions)}
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield rows until the load ends; a few have a field too many and are to be rejected."""
-        number = 0
-        while not self._stop:
-            fields = [b"%08d" % number, b"x" * 60, b"y", b"z"]
-            if self.rng.random() < BAD_SHARE:
-                fields.append(b"bad")
-            yield b"%d" % number, b",".join(fields)
-            number += 1
+        """Yield rows until the load ends."""
+        return rows_while(lambda: not self._stop, self.rng)
 
     def start_worker(self) -> str:
         """Start one more consumer and return its name."""
@@ -152,12 +157,7 @@ class SteadyLoad:
 
     async def busiest_leader(self) -> tuple[int, dict[str, int]]:
         """Return (index, leader epoch by partition) of the share leader that leads most."""
-        led = {
-            index: await self.loaded.partitions_led_by(f"share-leader-{index}")
-            for index in range(self.loaded.load.up.share_leaders)
-        }
-        index = max(led, key=lambda each: len(led[each]))
-        return index, led[index]
+        return await self.loaded.busiest_leader()
 
     def locks(self, partitions: Collection[str], at_ms: float) -> int:
         """Return how many locks are held on partitions at a time just gone by."""

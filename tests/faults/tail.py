@@ -27,6 +27,8 @@ class PartitionTail:
     deliveries: list[Seen] = field(default_factory=list)
     decisions: list[Seen] = field(default_factory=list)
     confirmed_ms: list[float] = field(default_factory=list)
+    newest: int = -1
+    """The newest offset that was confirmed to the producer."""
 
     @property
     def epoch(self) -> int:
@@ -62,6 +64,9 @@ class Tail:
         else:
             if event == "acknowledged" and line["error"] is None:
                 self.partitions[line["p"]].confirmed_ms.append(line["t"])
+            elif event == "produced":
+                tail = self.partitions[line["p"]]
+                tail.newest = max(tail.newest, line["r"][-1][1])
             return
         into.extend(Seen(line["t"], line["w"], line["le"], r[0], r[1]) for r in line["r"])
 

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -57,6 +57,21 @@ class Kinds:
 
     names: tuple[str, ...]
     run: Callable[[Sequence[str], int], AsyncIterator[tuple[str, Outcome]]]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSeries:
+    """Rows that share a cluster: ``run`` takes names, trials (up to ``at_once``) and a seed."""
+
+    names: tuple[str, ...]
+    trials: int
+    run: Callable[[Sequence[str], int, int], AsyncIterator[tuple[str, Outcome]]]
+    at_once: int = 5
+    goal_ms: float | None = None
+
+
+Trials = Fault | Series | Kinds | SharedSeries
+"""One entry of a part."""
 
 
 @dataclass(slots=True)
@@ -141,10 +156,35 @@ def _not_carried_through(error: Exception, trials: int) -> Outcome:
     return Outcome((f"not carried through: {type(error).__name__}: {error}",), trials=trials)
 
 
+async def _shared(
+    fault: SharedSeries, rows: dict[str, Row], wanted: int, seed: int
+) -> AsyncIterator[tuple[str, int, Outcome]]:
+    """Run the missing trials of rows that share clusters."""
+    while True:
+        done = min(rows[name].trials for name in fault.names)
+        if done >= wanted:
+            return
+        left = [name for name in fault.names if rows[name].trials == done]
+        count, first = min(fault.at_once, wanted - done), seed + done
+        try:
+            async for name, outcome in fault.run(tuple(left), count, first):
+                left.remove(name)
+                yield name, first, outcome
+        except Exception as error:
+            traceback.print_exc()
+            for name in left:
+                yield name, first, _not_carried_through(error, count)
+
+
 async def _outcomes(
-    fault: Fault | Series | Kinds, rows: dict[str, Row], *, trials: int | None, seed: int
+    fault: Trials, rows: dict[str, Row], *, trials: int | None, seed: int
 ) -> AsyncIterator[tuple[str, int, Outcome]]:
     """Run the missing trials of one entry: name of the row, seed, and what it saw."""
+    if isinstance(fault, SharedSeries):
+        wanted = fault.trials if trials is None else trials
+        async for told in _shared(fault, rows, wanted, seed):
+            yield told
+        return
     if isinstance(fault, Kinds):
         for number in range(trials or 1):
             missing = [name for name in fault.names if rows[name].trials <= number]
@@ -165,22 +205,20 @@ async def _outcomes(
         yield fault.name, trial_seed, await _tried(fault, number, trial_seed)
 
 
-def named(faults: Sequence[Fault | Series | Kinds], wanted: str) -> list[Fault | Series | Kinds]:
+def named(faults: Sequence[Trials], wanted: str) -> list[Trials]:
     """Return the rows whose names contain what is wanted."""
-    found: list[Fault | Series | Kinds] = []
+    found: list[Trials] = []
     for fault in faults:
-        if isinstance(fault, Kinds):
+        if isinstance(fault, Kinds | SharedSeries):
             names = tuple(name for name in fault.names if wanted in name)
             if names:
-                found.append(Kinds(names, fault.run))
+                found.append(replace(fault, names=names))
         elif wanted in fault.name:
             found.append(fault)
     return found
 
 
-async def run_part(
-    part: str, faults: Sequence[Fault | Series | Kinds], *, trials: int | None, seed: int
-) -> int:
+async def run_part(part: str, faults: Sequence[Trials], *, trials: int | None, seed: int) -> int:
     """Run every fault's missing trials; return the number of violations."""
     path = ROOT / "build" / "faults" / f"{part}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -188,7 +226,7 @@ async def run_part(
     rows = load(path, commit)
     goals: dict[str, float | None] = {}
     for fault in faults:
-        names = fault.names if isinstance(fault, Kinds) else (fault.name,)
+        names = fault.names if isinstance(fault, Kinds | SharedSeries) else (fault.name,)
         for name in names:
             rows.setdefault(name, Row(name))
             goals[name] = None if isinstance(fault, Kinds) else fault.goal_ms

@@ -48,9 +48,12 @@ def started_jobs(made, monkeypatch):
     """Return the list of jobs that the shard will have started from now on."""
     [served] = made.service.served
     started = []
-    monkeypatch.setattr(
-        served.shard, "start_job", lambda name, job: (started.append(name), job.close())
-    )
+
+    def start_job(name, job, **_):
+        started.append(name)
+        job.close()
+
+    monkeypatch.setattr(served.shard, "start_job", start_job)
     return started
 
 

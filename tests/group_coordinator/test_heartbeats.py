@@ -362,6 +362,27 @@ async def test_a_refused_initialization_is_repeated_above_the_epoch_that_was_kno
         assert made.states.initialized[1][1] == {TopicPartition(FOO, 0): (42, -1)}
 
 
+async def test_an_initialization_whose_shard_refuses_is_said_in_a_line_and_reviewed_gc_28(
+    caplog, monkeypatch
+):
+    async with world(foo=1) as made:
+        [served] = made.service.served
+        made.states.open.clear()
+        await made.hb("m1", 0, ["foo"])
+        await made.until(lambda: made.states.initialized)
+        with monkeypatch.context() as full:
+            full.setattr(type(served.shard._log), "has_room", lambda *_: False)
+            made.states.open.set()
+            await made.until(lambda: "takes no writes" in caplog.text)
+        [said] = [each for each in caplog.records if "job initialize" in each.getMessage()]
+        assert said.levelname == "WARNING"
+        assert said.exc_info is None
+        assert "is put off to a review of group 'g' within 30000 ms: " in said.getMessage()
+        await made.clock.advance(30_000)
+        await made.until(lambda: FOO in served.decisions.group("g").initialized)
+        assert len(made.states.initialized) == 2
+
+
 async def test_heartbeats_that_change_nothing_share_a_look_at_the_log():
     async with world(foo=2, limits=ServiceLimits(look_interval_ms=20)) as made:
         answer = await made.joined("m1", ["foo"])

@@ -83,6 +83,7 @@ class History:
         self._deliveries: dict[tuple[str, int], list[Delivery]] = defaultdict(list)
         self._final: dict[tuple[str, int], list[Decision]] = defaultdict(list)
         self._released: Counter[tuple[str, int]] = Counter()
+        self._handed_back: dict[tuple[str, int], Counter[tuple[int, int]]] = {}
         self._refused = 0
         self._exact = False
         self._confirmed_twice: list[str] = []
@@ -97,6 +98,8 @@ class History:
                 self._delivered(entry)
             elif entry.event == "acknowledged":
                 self._acknowledged(entry)
+            elif entry.event == "handed_back":
+                self._hands_back(entry)
 
     def _confirmed(self, partition: str, first: int, last: int) -> None:
         produced = self._produced[partition]
@@ -114,6 +117,13 @@ class History:
                 self._deliveries[partition, offset].append(
                     Delivery(entry.who, epoch, count, time_ms)
                 )
+
+    def _hands_back(self, entry: Entry) -> None:
+        """A member asks for a release that does not count: the next delivery has the same count."""
+        for first, last, count in entry.fields["r"]:
+            for offset in range(first, last + 1):
+                key = entry.fields["p"], offset
+                self._handed_back.setdefault(key, Counter())[entry.fields["le"], count] += 1
 
     def _acknowledged(self, entry: Entry) -> None:
         partition, kind = entry.fields["p"], entry.fields["k"]
@@ -188,7 +198,8 @@ class History:
             report.redelivered += len(deliveries) - 1
             where = f"{partition}@{offset}"
             grants = Counter((d.epoch, d.count) for d in deliveries)
-            twice = [grant for grant, number in grants.items() if number > 1]
+            handed_back = self._handed_back.get((partition, offset), Counter())
+            twice = [grant for grant, number in grants.items() if number > 1 + handed_back[grant]]
             if twice:
                 report.breaks(
                     Promise.EXCLUSIVE,
@@ -197,6 +208,7 @@ class History:
                 )
             epochs = {d.epoch for d in deliveries}
             lost = len(epochs) - 1 + unstored.get(partition, {}).get(offset, 0)
+            lost += handed_back.total()
             if len(deliveries) > self._limit + lost:
                 report.breaks(
                     Promise.DELIVERY_COUNT,

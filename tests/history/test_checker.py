@@ -51,6 +51,14 @@ def test_a_delivery_read_late_from_a_buffer_is_not_a_redelivery_after_the_ack():
     assert report.violations == []
 
 
+def test_a_release_that_does_not_count_allows_one_more_delivery_with_the_same_count():
+    back = ("a", "handed_back", {"p": "t/0", "le": 1, "r": [[0, 4, 1]]})
+    events = [PRODUCED, delivered("a", 0, 9, 1), back, delivered("b", 0, 4, 1)]
+    assert history(*events).judge({"t/0": 10}, {}).violations == []
+    again = history(*events, delivered("a", 4, 4, 1)).judge({"t/0": 10}, {})
+    assert again.violations == ["t/0@4 was granted twice in leader epoch 1 with delivery count 1"]
+
+
 def test_a_late_acknowledgement_of_an_older_grant_is_counted_and_no_second_decision():
     report = history(
         PRODUCED,

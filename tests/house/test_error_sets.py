@@ -17,10 +17,11 @@ DIFFERENCES = {
     "client/metadata/metadata_cache.py": 1,  # look-ups that end without a coordinator
     "client/producer/engine.py": 2,  # written already; refused again whenever it is sent
     "group_coordinator/share_state_work.py": 1,  # answers after which state is gone
+    "kafka_listener/failures.py": 3,  # what Kafka's clients know of heartbeats, reads and topics
     "persister/persister.py": 1,  # the way to the coordinator, not the coordinator
     "share_leader/requests/access.py": 1,  # rights
     "share_leader/partition/led_partitions.py": 1,  # KIP-951
-    "share_leader/streaming/consume_stream.py": 1,  # what leaves a session
+    "share_leader/streaming/resting_partitions.py": 1,  # what leaves a session
     "share_leader/telemetry/partition_signals.py": 1,  # what one counter counts
 }
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from images import docker_builder
-from images.__main__ import PRODUCTS
+from images.__main__ import OF_TESTS, PRODUCTS
 from tests.charts import rendering
 
 ROOT = Path(__file__).parents[2]
@@ -138,8 +138,8 @@ def test_the_config_of_the_cluster_is_kinds():
     assert [node["role"] for node in config["nodes"]] == ["control-plane"]
 
 
-def test_docker_builds_each_product_from_a_dockerfile_whose_sources_it_is_sent():
-    assert set(docker_builder.DOCKERFILES) == set(PRODUCTS)
+def test_docker_builds_what_the_suite_runs_from_a_dockerfile_whose_sources_it_is_sent():
+    assert set(docker_builder.DOCKERFILES) == {*PRODUCTS, *OF_TESTS}
     sent = (ROOT / ".dockerignore").read_text().split()
     for name in docker_builder.DOCKERFILES.values():
         text = (ROOT / "images" / name).read_text()

@@ -32,32 +32,36 @@ def java() -> str:
         raise KafkaMissingError(str(error)) from error
 
 
-def jars() -> Path:
-    """Return the directory with Kafka's jars; fetch them if they are not there or are others."""
+def jars(pins: Path = HERE, directory: Path = DIRECTORY) -> Path:
+    """Return the directory with jars; fetch them if they are not there or are others.
+
+    ``pins`` has ``ivy.xml``, which says what to fetch, and ``jars.sha256``: without it, Kafka's.
+    """
     pinned = dict(
-        reversed(line.split()) for line in (HERE / "jars.sha256").read_text().splitlines()
+        reversed(line.split()) for line in (pins / "jars.sha256").read_text().splitlines()
     )
-    DIRECTORY.parent.mkdir(parents=True, exist_ok=True)
-    with (DIRECTORY.parent / f"{DIRECTORY.name}.lock").open("w") as one_at_a_time:
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with (directory.parent / f"{directory.name}.lock").open("w") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        if _checksums() == pinned:
-            return DIRECTORY
-        shutil.rmtree(DIRECTORY, ignore_errors=True)
-        _fetch()
-        if _checksums() != pinned:
-            wrong = sorted(set(_checksums().items()) ^ set(pinned.items()))
+        if _checksums(directory) == pinned:
+            return directory
+        shutil.rmtree(directory, ignore_errors=True)
+        _fetch(pins, directory)
+        found = _checksums(directory)
+        if found != pinned:
+            wrong = sorted(set(found.items()) ^ set(pinned.items()))
             raise KafkaMissingError(f"these jars are not those of jars.sha256: {wrong}")
-    return DIRECTORY
+    return directory
 
 
-def _fetch() -> None:
+def _fetch(pins: Path, directory: Path) -> None:
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
     trust = [f"-Djavax.net.ssl.trustStore={_TRUSTED}"] if _TRUSTED.exists() else []
     done = subprocess.run(
         [
             *(java(), *trust, "-jar", str(ivy), "-settings", str(HERE / "ivysettings.xml")),
-            *("-ivy", str(HERE / "ivy.xml")),
-            *("-retrieve", f"{DIRECTORY}/[artifact]-[revision].[ext]"),
+            *("-ivy", str(pins / "ivy.xml")),
+            *("-retrieve", f"{directory}/[artifact]-[revision].[ext]"),
         ],
         capture_output=True,
         text=True,
@@ -66,12 +70,12 @@ def _fetch() -> None:
     )
     if done.returncode:
         raise KafkaMissingError(
-            f"Kafka's jars did not come from Maven Central: {done.stdout[-2_000:]}{done.stderr}"
+            f"the jars did not come from Maven Central: {done.stdout[-2_000:]}{done.stderr}"
         )
 
 
-def _checksums() -> dict[str, str]:
+def _checksums(directory: Path) -> dict[str, str]:
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(DIRECTORY.glob("*.jar"))
+        for path in sorted(directory.glob("*.jar"))
     }

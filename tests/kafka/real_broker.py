@@ -23,6 +23,7 @@ from tests.etcd_server import die_with_parent, free_port
 from tests.kafka.jars import HERE, jars, java
 
 START_S = 120
+LOOPBACK = "127.0.0.1"
 CLIENT = "CLIENT"
 """The plaintext listener of every broker."""
 
@@ -59,6 +60,8 @@ class RealBrokers:
     jvm: tuple[str, ...]
     advertised: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Ports that a listener tells instead of its own: those of something in between."""
+    places: Sequence[tuple[str, str]] = ()
+    """The network namespace of each broker and its address there; none: all are on this host."""
     processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -69,7 +72,11 @@ class RealBrokers:
     def addresses(self, listener: str) -> str:
         """Return the addresses of a listener, separated by commas."""
         ports = self.advertised.get(listener, self.ports[listener])
-        return ",".join(f"127.0.0.1:{port}" for port in ports)
+        return ",".join(f"{self.host(i)}:{port}" for i, port in enumerate(ports, 1))
+
+    def host(self, i: int) -> str:
+        """Return the address of a broker."""
+        return self.places[i - 1][1] if self.places else LOOPBACK
 
     def pid(self, i: int) -> int:
         return self.processes[i].pid
@@ -80,11 +87,14 @@ class RealBrokers:
         log.write_bytes(b"")
         with log.open("ab") as output:
             self.processes[i] = subprocess.Popen(
-                [*self.jvm, "kafka.Kafka", str(self._properties(i))],
+                [*self._inside(i), *self.jvm, "kafka.Kafka", str(self._properties(i))],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 preexec_fn=die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )
+
+    def _inside(self, i: int) -> tuple[str, ...]:
+        return ("ip", "netns", "exec", self.places[i - 1][0]) if self.places else ()
 
     def is_started(self, i: int) -> bool:
         """Return whether a broker was let in; raises if its process ended."""
@@ -172,8 +182,9 @@ class RealBrokers:
     def _node(self, i: int) -> dict[str, object]:
         count = len(self.ports[CLIENT])
         replicas, in_sync = min(count, 3), 1 if count < 3 else 2
-        here = {name: f"127.0.0.1:{ports[i - 1]}" for name, ports in self.ports.items()}
-        told = here | {name: f"127.0.0.1:{ports[i - 1]}" for name, ports in self.advertised.items()}
+        host = self.host(i)
+        here = {name: f"{host}:{ports[i - 1]}" for name, ports in self.ports.items()}
+        told = here | {name: f"{host}:{ports[i - 1]}" for name, ports in self.advertised.items()}
         reachable, advertised = (
             ",".join(f"{name}://{at}" for name, at in each.items() if name != "CONTROLLER")
             for each in (here, told)
@@ -182,7 +193,7 @@ class RealBrokers:
             "process.roles": "broker,controller",
             "node.id": i,
             "controller.quorum.voters": ",".join(
-                f"{n}@127.0.0.1:{port}" for n, port in enumerate(self.ports["CONTROLLER"], 1)
+                f"{n}@{self.host(n)}:{port}" for n, port in enumerate(self.ports["CONTROLLER"], 1)
             ),
             "listeners": f"{reachable},CONTROLLER://{here['CONTROLLER']}",
             "advertised.listeners": advertised,
@@ -213,13 +224,15 @@ def real_brokers(
     advertised: Mapping[str, Sequence[int]] = MappingProxyType({}),
     format_arguments: Sequence[str] = (),
     disk_mib: int = 0,
+    places: Sequence[tuple[str, str]] = (),
 ) -> Iterator[RealBrokers]:
     """Format and start brokers; they are ended with the block.
 
     ``listeners`` are further ones, plaintext unless ``settings`` has another
     ``listener.security.protocol.map``; ``advertised`` has the ports that some tell instead of
     their own, one for each broker. With ``disk_mib`` the last broker has a disk of that size (needs
-    root). Raises KafkaMissingError where it cannot be run.
+    root); ``places`` are network namespaces with their addresses, one for each broker. Raises
+    KafkaMissingError where it cannot be run.
     """
     directory.mkdir(parents=True, exist_ok=True)
     words = (
@@ -228,7 +241,7 @@ def real_brokers(
     )
     names = (CLIENT, *listeners, "INTERNAL", "CONTROLLER")
     ports = {name: [free_port() for _ in range(count)] for name in names}
-    brokers = RealBrokers(directory, ports, words, advertised)
+    brokers = RealBrokers(directory, ports, words, advertised, places=places)
     with _small_disk(brokers.data(count), disk_mib):
         brokers.format(settings, format_arguments)
         yield from _running(brokers, count)

@@ -1,18 +1,26 @@
 """Opening a connection ends in time and in words, whatever an address or a login is (spec KBR)."""
 
 import asyncio
+import ssl
 import sys
 import threading
 import types
 from random import Random
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.kafka import dialing
 from sharemesh.kafka.brokers_client import KafkaBrokers
 from sharemesh.kafka.dialing import Dialing
-from sharemesh.kafka.security import KafkaSecurity, SaslMechanism, SecurityProtocol
+from sharemesh.kafka.security import (
+    KafkaSecurity,
+    KafkaSecurityError,
+    SaslMechanism,
+    SecurityProtocol,
+)
 from sharemesh.kafka.versions import KafkaRequest
 from sharemesh.ports.brokers import BrokerAddress, BrokerUnreachableError
 from tests.kafka.scripted_broker import ScriptedBroker, no_error, no_time, says, versions
@@ -97,6 +105,32 @@ async def test_kbr_13_a_host_that_is_no_name_is_one_sentence(host):
 async def test_kbr_13_a_port_that_is_none_is_one_sentence(port):
     with pytest.raises(BrokerUnreachableError, match=rf"broker 1 .* {port} is no port"):
         await Dialing(SystemClock()).open(BrokerAddress(1, "127.0.0.1", port))
+
+
+def test_kbr_13_a_key_that_is_encrypted_is_one_sentence_and_no_question_at_a_terminal(
+    tmp_path, monkeypatch
+):
+    issued = trustme.CA().issue_cert("localhost")
+    key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
+    certificate, encrypted = tmp_path / "client.crt", tmp_path / "client.key"
+    certificate.write_bytes(issued.cert_chain_pems[0].bytes())
+    encrypted.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    load = ssl.SSLContext.load_cert_chain
+
+    def loaded(context, chain, key, password=None):
+        assert password is not None, "OpenSSL asks at the terminal"
+        load(context, chain, key, password)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", loaded)
+    security = KafkaSecurity(SecurityProtocol.TLS, certificate=certificate, key=encrypted)
+    with pytest.raises(KafkaSecurityError, match=r"kafka_tls_key .*client\.key cannot be used"):
+        security.tls()
 
 
 async def test_kbr_8_a_broker_that_advertises_nonsense_is_passed_over():

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from sharemesh.kafka.lanes import BrokerLanes
+from sharemesh.kafka.lanes import IDLE_MS, BrokerLanes
 from sharemesh.ports.brokers import BrokerAddress, BrokerLane, BrokerUnreachableError
 
 BROKER = BrokerAddress(1, "here", 9092)
@@ -19,6 +19,7 @@ class Opened:
         self.closed = False
         self.retired = False
         self.renew_at_ms = None
+        self.used_at_ms = 0
 
     def retire(self):
         self.retired = True
@@ -139,6 +140,26 @@ async def test_a_login_that_grows_old_is_replaced_and_its_connection_closed_behi
     assert second is not first
     assert first.retired
     assert not first.closed
+
+
+async def test_kbr_7_one_that_was_idle_too_long_is_replaced_before_it_is_used(lanes, clock):
+    first = await lanes.connection(BROKER, BrokerLane.PRODUCE)
+    clock.now = IDLE_MS - 1
+    assert await lanes.connection(BROKER, BrokerLane.PRODUCE) is first
+    clock.now = IDLE_MS
+    assert lanes.open_connection(BROKER, BrokerLane.PRODUCE) is None
+    second = await lanes.connection(BROKER, BrokerLane.PRODUCE)
+    assert second is not first
+    assert first.retired
+    second.used_at_ms, second.waiting = 0, 1
+    assert await lanes.connection(BROKER, BrokerLane.PRODUCE) is second, "it is waited for"
+
+
+async def test_kbr_7_idle_connections_of_other_lanes_are_closed_too(lanes, clock):
+    idle = await lanes.connection(BROKER, BrokerLane.READ)
+    clock.now = IDLE_MS
+    await lanes.connection(BROKER, BrokerLane.CONTROL)
+    assert idle.retired
 
 
 async def test_closing_ends_connections_and_attempts(lanes, clock):

@@ -71,6 +71,13 @@ class JavaClients:
             self.properties(group_id=group, **more), deserializer(), deserializer()
         )
 
+    def reader(self, **more: str):
+        """Return a consumer that assigns partitions to itself."""
+        deserializer = self.serialization.StringDeserializer
+        return self.clients.consumer.KafkaConsumer(
+            self.properties(**more), deserializer(), deserializer()
+        )
+
     def send(self, producer, topic: str, *values: str) -> list[int]:
         """Send values to partition 0 and return their offsets."""
         record = self.clients.producer.ProducerRecord

@@ -97,6 +97,7 @@ def test_tagged_fields_of_a_header_mean_nothing():
         struct.pack(">hhih", 3, 13, 9, -1),
         struct.pack(">hhih", 3, 13, 9, -1) + b"\x01\x00\x7fabc",
         struct.pack(">hhih", 3, 13, 9, -1) + b"\xff\xff\xff\xff\xff\xff",
+        struct.pack(">hhih", 3, 13, 9, -1) + b"\x65" + b"\0\0" * 0x65,
     ],
 )
 def test_a_header_that_is_cut_off_or_none_is_refused(frame):
@@ -106,28 +107,46 @@ def test_a_header_that_is_cut_off_or_none_is_refused(frame):
 
 def test_room_is_given_in_the_order_of_asking():
     """KLS-5."""
-    held, called = HeldBytes(100), []
-    assert held.take("a", 60, lambda: called.append("a"))
-    assert not held.take("b", 60, lambda: called.append("b"))
-    assert not held.take("c", 10, lambda: called.append("c"))
-    assert not held.add(60)
-    held.give_back(60)
+    held, called = HeldBytes(100, 100), []
+    assert held.take("a", "User:a", 60, lambda: called.append("a"))
+    assert not held.take("b", "User:b", 60, lambda: called.append("b"))
+    assert not held.take("c", "User:c", 10, lambda: called.append("c"))
+    assert not held.add("User:d", 60)
+    held.give_back("User:a", 60)
     assert (called, held.held) == (["b", "c"], 70)
 
 
 def test_who_waits_for_room_no_more_lets_the_next_one_in():
     """KLS-5."""
-    held, called = HeldBytes(100), []
-    assert held.take("a", 60, lambda: None)
-    assert not held.take("b", 60, lambda: called.append("b"))
-    assert not held.take("c", 10, lambda: called.append("c"))
+    held, called = HeldBytes(100, 100), []
+    assert held.take("a", "User:a", 60, lambda: None)
+    assert not held.take("b", "User:b", 60, lambda: called.append("b"))
+    assert not held.take("c", "User:c", 10, lambda: called.append("c"))
     held.forget("b")
     assert (called, held.held) == (["c"], 70)
 
 
 def test_more_than_there_is_is_had_alone():
-    held = HeldBytes(100)
-    assert held.take("a", 1_000, lambda: None)
-    assert not held.add(1)
-    held.give_back(1_000)
-    assert held.add(1)
+    held = HeldBytes(100, 50)
+    assert held.take("a", "User:a", 1_000, lambda: None)
+    assert not held.add("User:a", 1)
+    assert not held.add("User:b", 1)
+    held.give_back("User:a", 1_000)
+    assert held.add("User:a", 1)
+
+
+def test_one_principal_leaves_room_to_the_others():
+    """KLS-5: who waits for room of its own is passed over, and is called when it has some."""
+    held, called = HeldBytes(100, 50), []
+    assert held.take("a", "User:eve", 40, lambda: None)
+    assert not held.take("b", "User:eve", 20, lambda: called.append("b"))
+    assert not held.add("User:eve", 20)
+    assert held.take("c", "User:jane", 50, lambda: None)
+    assert not held.take("d", "User:joe", 40, lambda: called.append("d"))
+    assert not held.take("e", "User:jane", 1, lambda: called.append("e"))
+    held.give_back("User:jane", 50)
+    assert (called, held.held) == (["d", "e"], 81)
+    held.give_back("User:joe", 40)
+    assert called == ["d", "e"], "its own room is taken still"
+    held.give_back("User:eve", 40)
+    assert (called, held.held) == (["d", "e", "b"], 21)

@@ -86,6 +86,29 @@ def test_implicitly_acknowledged_records_come_once(clients, topic, idempotent):
     consumer.close()
 
 
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_consumer_without_a_group_reads_from_where_it_seeks(clients, topic, isolation):
+    """KLS-18, FET-1."""
+    producer = clients.producer()
+    values = [f"value-{number}" for number in range(500)]
+    clients.send(producer, topic, *values)
+    reader = clients.reader(isolation_level=isolation)
+    partition = clients.jvm.org.apache.kafka.common.TopicPartition(topic, 0)
+    partitions = clients.jvm.java.util.List.of(partition)
+    reader.assign(partitions)
+    assert reader.endOffsets(partitions).get(partition) == 500
+    reader.seekToBeginning(partitions)
+    found = clients.polled(reader, 500)
+    assert [(each.offset(), each.value()) for each in found] == list(enumerate(values))
+    assert clients.poll(reader) == []
+    clients.send(producer, topic, "later")
+    assert [each.value() for each in clients.polled(reader, 1)] == ["later"]
+    reader.seek(partition, 250)
+    assert [each.offset() for each in clients.polled(reader, 251)] == list(range(250, 501))
+    reader.close()
+    producer.close()
+
+
 def test_each_kind_of_acknowledgement(clients, topic):
     """KLS-14: ACCEPT, RELEASE, REJECT and RENEW of one batch, by commitSync and by poll."""
     producer = clients.producer()

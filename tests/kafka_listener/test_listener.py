@@ -1,9 +1,11 @@
 """A real listener before a mesh in memory: connections, their bounds, their times."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 import struct
+from collections import Counter
 
 import pytest
 
@@ -11,12 +13,15 @@ from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.kafka.messages import error_code, milliseconds
 from sharemesh.kafka_listener.limits import SMALL_FRAME_BYTES
+from sharemesh.kafka_listener.reading_pace import READ_BYTES_PER_S_MIN, ReadingPace
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.telemetry import names
+from sharemesh.throttling.call_turns import UNITS_OF_A_TURN
 from sharemesh.v1 import admin_pb2
 from tests.kafka_listener.world import ListeningMesh, request_frame
 
 METADATA = request_frame(3, 1, 5, {"topics": None})
+API_VERSIONS = request_frame(18, 0, 5, {})
 WITH_CLUSTER_ID = request_frame(3, 2, 5, {"topics": None})
 
 
@@ -52,6 +57,63 @@ async def test_answers_come_in_the_order_of_requests():
         assert (await client.answer(3, 13, first)).cluster_id == "c"
         assert (await client.answer(10, 6, second)).coordinators[0].key == "g"
         assert (await client.answer(3, 13, third)).cluster_id == "c"
+
+
+async def test_requests_that_are_sent_together_leave_turns_to_others():
+    """KLS-3: thousands of them in one packet would hold the loop for seconds."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        turn, begun = 0, Counter()
+        answer = mesh.answers.answer
+
+        async def counted(*asked):
+            begun[turn] += 1
+            return await answer(*asked)
+
+        mesh.answers.answer = counted
+        client.writer.write(API_VERSIONS * 200)
+        while begun.total() < 200:
+            await asyncio.sleep(0)
+            turn += 1
+        assert set(begun.values()) == {1}
+
+
+async def test_bnd_28_requests_of_many_connections_of_a_principal_begin_over_many_turns():
+    async with ListeningMesh() as mesh, contextlib.AsyncExitStack() as opened:
+        clients = [await opened.enter_async_context(mesh.connect()) for _ in range(40)]
+        await mesh.until(lambda: mesh.listener.connections == 40)
+        turn, begun = 0, Counter()
+        answer = mesh.answers.answer
+
+        async def counted(*asked):
+            begun[turn] += 1
+            return await answer(*asked)
+
+        mesh.answers.answer = counted
+        for client in clients:
+            client.writer.write(API_VERSIONS)
+        while begun.total() < 40:
+            await asyncio.sleep(0)
+            turn += 1
+        assert max(begun.values()) == UNITS_OF_A_TURN
+
+
+async def test_bnd_28_who_is_closed_while_it_waits_for_its_turn_begins_nothing():
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        waits, may_begin = asyncio.Event(), asyncio.Event()
+
+        async def turn(principal, request_bytes):
+            waits.set()
+            await may_begin.wait()
+
+        mesh.listener.turns.turn = turn
+        client.writer.write(API_VERSIONS)
+        await waits.wait()
+        [connection] = mesh.listener._open
+        connection.close()
+        may_begin.set()
+        assert await client.is_closed()
+        await mesh.until(lambda: not mesh.listener.connections)
+        assert not mesh.counted(names.KAFKA_LISTENER_REQUESTS)
 
 
 async def test_no_more_is_read_while_a_whole_request_waits():
@@ -193,12 +255,61 @@ async def test_a_client_that_reads_no_answers_is_cut_off():
         assert mesh.listener.held.held == 0
 
 
+async def test_a_client_that_goes_on_reading_has_time_for_a_large_answer():
+    """KLS-6: what a fetch brought on a slow line must not come back as delivered in vain."""
+    topics = [admin_pb2.TopicMetadata(name=f"{number:030000}") for number in range(1_000)]
+    async with ListeningMesh(frame_ms=30_000) as mesh:
+        Held(mesh, methods.METADATA, admin_pb2.MetadataResponse(topics=topics)).go_on.set()
+        loop, received = asyncio.get_running_loop(), bytearray()
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
+            slow.setblocking(False)
+            await loop.sock_connect(slow, ("127.0.0.1", mesh.port))
+            await loop.sock_sendall(slow, METADATA)
+            await mesh.until(lambda: mesh.listener.held.held > 0)
+            [connection] = mesh.listener._open
+            unread = connection._transport.get_write_buffer_size
+            for _ in range(2):
+                before = unread()
+                while before - unread() < 21 * READ_BYTES_PER_S_MIN:
+                    received += await loop.sock_recv(slow, 1 << 20)
+                await mesh.mesh.clock.advance(20)
+                assert mesh.listener.connections == 1
+            assert unread() > 0
+            while len(received) < 1_000 * 30_000:
+                received += await loop.sock_recv(slow, 1 << 20)
+            await mesh.until(lambda: mesh.listener.held.held == 0)
+        assert mesh.counted(names.KAFKA_LISTENER_CLOSED) == {}
+
+
+@pytest.mark.parametrize(
+    ("bytes_a_second", "closed_s"), [(0, 30), (1_000, 31), (READ_BYTES_PER_S_MIN, None)]
+)
+def test_a_client_that_reads_too_slowly_has_no_more_time(bytes_a_second, closed_s):
+    """KLS-6: a byte now and then keeps no answer here."""
+    pace = ReadingPace(10_000_000, 5_000)
+    too_slow = (
+        second
+        for second in range(100)
+        if pace.is_too_slow(10_000_000 - bytes_a_second * second, 5_000 + second * 1_000, 30_000)
+    )
+    assert next(too_slow, None) == closed_s
+
+
+def test_a_client_that_stops_reading_has_no_more_time():
+    """KLS-6: however much it read before."""
+    pace = ReadingPace(100_000_000, 0)
+    assert not pace.is_too_slow(1_000_000, 10_000, 30_000)
+    assert not pace.is_too_slow(1_000_000, 39_999, 30_000)
+    assert pace.is_too_slow(1_000_000, 40_000, 30_000)
+
+
 async def test_an_answer_for_which_there_is_no_room_ends_its_connection():
     """KLS-5."""
     big = admin_pb2.MetadataResponse(cluster_id="c" * 32_000)
     async with ListeningMesh(max_held_bytes=1) as mesh, mesh.connect() as client:
         Held(mesh, methods.METADATA, big).go_on.set()
-        mesh.listener.held.add(1)
+        mesh.listener.held.add("User:another", 1)
         client.writer.write(WITH_CLUSTER_ID * 1_000)
         await mesh.until(lambda: mesh.listener.connections == 0)
         assert mesh.counted(names.KAFKA_LISTENER_CLOSED) == {("slow_reader",): 1}
@@ -224,6 +335,29 @@ async def test_large_requests_wait_for_room_and_are_received_then():
         await mesh.until(lambda: mesh.listener.held.held == len(frame) - 4)
         second.writer.write(frame[-1:])
         await second.answer(3, 1, 1)
+        await mesh.until(lambda: mesh.listener.held.held == 0)
+
+
+@pytest.mark.parametrize("heard", [True, False])
+async def test_time_in_which_a_request_waits_for_room_is_not_its_clients(heard):
+    """KLS-6: we do not read in it; once there is room, the request has its time."""
+    times = {"frame_ms": 30_000, "first_request_ms": 30_000}
+    async with ListeningMesh(max_held_bytes=1, **times) as mesh, mesh.connect() as client:
+        if heard:
+            await client.ask(3, 1, topics=None)
+        mesh.listener.held.add("User:another", 1)
+        client.writer.write(struct.pack(">ihh", 200_000, 3, 1))
+        await mesh.until(lambda: mesh.listener.held._waiting)
+        await mesh.mesh.clock.advance(60)
+        assert mesh.listener.connections == 1
+        mesh.listener.held.give_back("User:another", 1)
+        assert mesh.listener.held.held == 200_000
+        await mesh.mesh.clock.advance(28)
+        assert mesh.listener.connections == 1
+        await mesh.mesh.clock.advance(4)
+        assert await client.is_closed()
+        reason = "slow_request" if heard else "silent"
+        assert mesh.counted(names.KAFKA_LISTENER_CLOSED) == {(reason,): 1}
         await mesh.until(lambda: mesh.listener.held.held == 0)
 
 
@@ -281,6 +415,17 @@ async def test_a_lost_connection_cancels_what_is_handled_for_it():
             await mesh.until(lambda: held.asked == 1)
         await mesh.until(lambda: held.cancelled == 1)
         await mesh.until(lambda: mesh.listener.connections == 0)
+
+
+async def test_a_tagged_field_that_comes_often_closes_its_connection(caplog):
+    """KLS-4: a request that cannot be read is none, whatever is wrong with it."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        body = bytes(25) + b"\1\1\1" + b"\xac\2" + b"\0\1\0" * 300
+        frame = struct.pack(">hhihB", 1, 12, 1, -1, 0) + body
+        client.writer.write(struct.pack(">i", len(frame)) + frame)
+        assert await client.is_closed()
+        assert mesh.counted(names.KAFKA_LISTENER_CLOSED) == {("malformed",): 1}
+        assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
 async def test_an_error_inside_is_logged_and_closes_the_connection(caplog):
@@ -343,7 +488,7 @@ async def test_a_request_for_another_process_sends_its_client_there(
                 raise CallFailedError(Failure.RESOURCE_EXHAUSTED, "too much")
 
             handlers[method.name] = refuses
-            code = 133 if key == 79 else 89
+            code = {76: 14, 79: 133}.get(key, 89)
         told = await client.ask(
             key,
             version,
@@ -366,3 +511,4 @@ async def test_a_call_that_takes_too_long_is_answered_in_time():
         await mesh.mesh.clock.advance(methods.METADATA.deadline_ms / 1_000 + 1)
         told = await client.answer(3, 13, correlation)
         assert told.error_code == error_code(ErrorCode.REQUEST_TIMED_OUT)
+        assert told.cluster_id is None  # KLS-9: it would be that of another cluster

@@ -6,15 +6,23 @@ import io
 import itertools
 import struct
 from dataclasses import replace
+from random import Random
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
+from sharemesh.authorization.access import Access
+from sharemesh.client import AsyncAdminClient
+from sharemesh.cluster.user_table import UserTable
 from sharemesh.domain.ids import NodeId
 from sharemesh.kafka.messages import entity_of, error_code, milliseconds
+from sharemesh.kafka.security import SaslMechanism
 from sharemesh.kafka_listener.answers import KafkaAnswers
+from sharemesh.kafka_listener.config_answers import ConfigAnswers
+from sharemesh.kafka_listener.group_config_calls import GroupConfigCalls
 from sharemesh.kafka_listener.limits import KafkaListenerLimits
 from sharemesh.kafka_listener.listener import KafkaListener
+from sharemesh.kafka_listener.login.logins import Logins
 from sharemesh.kafka_listener.offered_handlers import OfferedHandlers
 from sharemesh.ports.cluster import KafkaEndpoint
 from sharemesh.telemetry.instruments import Registry
@@ -45,12 +53,28 @@ class ListeningView:
 class ListeningMesh:
     """One process of every role with a listener; ``mesh`` has gRPC's clients of it."""
 
-    def __init__(self, **limits):
+    def __init__(
+        self,
+        *,
+        mechanisms=(),
+        tokens=None,
+        tls=None,
+        session_ms=0,
+        super_users=None,
+        secret=b"of the cluster",
+        **limits,
+    ):
+        self.super_users = super_users
+        self.secret = secret
+        self.mechanisms = [SaslMechanism(each) for each in mechanisms]
+        self.tokens = tokens
+        self.tls = tls
+        self.session_ms = session_ms
         self.limits = KafkaListenerLimits(**limits)
         self.registry = Registry()
 
     async def __aenter__(self):
-        self.mesh = await Mesh().__aenter__()
+        self.mesh = await Mesh(super_users=self.super_users).__aenter__()
         [node] = self.mesh.nodes
         host = self.mesh.network.host("", node.address)
         handlers = OfferedHandlers()
@@ -58,8 +82,33 @@ class ListeningMesh:
         self.view = ListeningView(node.view)
         self.node_id = node.name
         caller = self.mesh.network.caller()
-        answers = KafkaAnswers(handlers, self.view, NodeId(node.name), caller, self.registry)
-        self.listener = KafkaListener(answers, self.mesh.clock, self.limits, self.registry)
+        access = Access(node.authorizer)
+        node_id = NodeId(node.name)
+        elsewhere = OfferedHandlers()
+        self.group_calls = GroupConfigCalls(handlers, elsewhere, self.view, node_id, caller, access)
+        self.group_calls.offer(elsewhere)
+        configs = ConfigAnswers(handlers, self.view, self.group_calls)
+        answers = self.answers = KafkaAnswers(handlers, self.view, node_id, self.registry, configs)
+        self.logins = Logins(
+            self.mechanisms,
+            UserTable(node.view),
+            self.tokens,
+            self.mesh.clock,
+            Random(7),
+            self.registry,
+            session_ms=self.session_ms,
+        )
+        self.logins.open(self.secret)
+        self.refused = []
+        self.listener = KafkaListener(
+            answers,
+            self.mesh.clock,
+            self.limits,
+            self.registry,
+            self.logins,
+            tls=self.tls,
+            on_refused=lambda *told: self.refused.append(told),
+        )
         self.port = await self.listener.start("127.0.0.1", 0)
         self.view.endpoints[node.name] = KafkaEndpoint(7, "127.0.0.1", self.port)
         return self
@@ -72,8 +121,18 @@ class ListeningMesh:
                 await tasks.settle()  # what ended sessions give back is written while it can be
         await self.mesh.__aexit__(*error)
 
-    def connect(self):
-        return WireClient(self.port)
+    def admin(self):
+        """Return an admin client that may do everything."""
+        who = self.super_users[0] if self.super_users else "User:ANONYMOUS"
+        admin = AsyncAdminClient(
+            {"bootstrap.servers": self.mesh.nodes[0].address},
+            environment=self.mesh.environment(who),
+        )
+        self.mesh._clients.append(admin)
+        return admin
+
+    def connect(self, tls=None):
+        return WireClient(self.port, tls)
 
     async def until(self, condition):
         """Return once something holds, which real sockets bring about."""
@@ -94,12 +153,15 @@ class ListeningMesh:
 class WireClient:
     """One connection; ``ask`` sends a request and returns its answer."""
 
-    def __init__(self, port):
+    def __init__(self, port, tls=None):
         self.port = port
+        self._tls = tls
         self._correlations = itertools.count(1)
 
     async def __aenter__(self):
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.reader, self.writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=self._tls
+        )
         return self
 
     async def __aexit__(self, *_):

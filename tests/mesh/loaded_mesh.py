@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +47,7 @@ class Load:
     partitions: int = 6
     fields: int = 19
     hold_ms: int = 0
+    dependency: Path | None = None
     settings: ServeSettings = field(default_factory=ServeSettings)
     up: UpSettings = field(default_factory=lambda: UpSettings(base_port=0))
 
@@ -207,8 +208,6 @@ class LoadedMesh:
 
     def start_worker(self, name: str, behaviour: str = "steady") -> int:
         """Start a consumer process and return its pid."""
-        log = self.work / "logs" / f"{name}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
         arguments = {
             "bootstrap": self.bootstrap,
             "group": self.load.group,
@@ -218,9 +217,16 @@ class LoadedMesh:
             "journal": str(self.journals / f"{name}.jsonl"),
             "fields": str(self.load.fields),
             "hold-ms": str(self.load.hold_ms),
+            "dependency": str(self.load.dependency or ""),
         }
         command = [sys.executable, "-m", "tests.mesh.worker"]
         command += [word for key, value in arguments.items() for word in (f"--{key}", value)]
+        return self.start_program(name, command)
+
+    def start_program(self, name: str, command: Sequence[str]) -> int:
+        """Start a process that consumes, whatever it is, and return its pid."""
+        log = self.work / "logs" / f"{name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             process = subprocess.Popen(
                 command, cwd=ROOT, stdout=output, stderr=output, env={**os.environ}
@@ -254,10 +260,10 @@ class LoadedMesh:
                 process.wait()
             del self._workers[name]
 
-    async def lag(self) -> int | None:
+    async def lag(self, group: str | None = None) -> int | None:
         """Return records of the group that are not finished; None when nobody can say now."""
         try:
-            offsets = await self.admin.list_share_group_offsets(self.load.group)
+            offsets = await self.admin.list_share_group_offsets(group or self.load.group)
         except SharemeshError:  # whoever was asked may just have been killed
             return None
         lags = [found.lag for found in offsets.values() if isinstance(found, GroupOffset)]
@@ -265,11 +271,16 @@ class LoadedMesh:
             return None
         return sum(lags)
 
-    async def finished(self, timeout_s: float, on_lag: Callable[[int], None] | None = None) -> bool:
+    async def finished(
+        self,
+        timeout_s: float,
+        on_lag: Callable[[int], None] | None = None,
+        group: str | None = None,
+    ) -> bool:
         """Wait until no record is left unfinished; return whether that came to be."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while asyncio.get_running_loop().time() < deadline:
-            lag = await self.lag()
+            lag = await self.lag(group)
             if lag is not None and on_lag is not None:
                 on_lag(lag)
             if lag == 0:
@@ -302,6 +313,23 @@ class LoadedMesh:
             f"{self.load.topic}/{partition.partition}": partition.leader_epoch
             for partition in (await self._described()).partitions
             if partition.leader_id == node_id
+        }
+
+    async def busiest_leader(self) -> tuple[int, dict[str, int]]:
+        """Return (index, leader epoch by partition) of the share leader that leads most."""
+        led = {
+            index: await self.partitions_led_by(f"share-leader-{index}")
+            for index in range(self.load.up.share_leaders)
+        }
+        index = max(led, key=lambda each: len(led[each]))
+        return index, led[index]
+
+    async def leader_epochs(self) -> dict[str, int]:
+        """Return the epoch of the leader of each partition ("topic/number") that has one now."""
+        return {
+            f"{self.load.topic}/{partition.partition}": partition.leader_epoch
+            for partition in (await self._described()).partitions
+            if partition.leader_id
         }
 
     async def leaders(self) -> dict[str, str]:

@@ -3,7 +3,7 @@
 Behaviours: ``steady`` accepts, and rejects rows with too few fields; ``slow`` renews every record
 once before it accepts it; ``greedy`` holds what it got for a while, so that a kill finds it with
 records in its hands; ``holder`` holds each record for ``--hold-ms`` by itself, and goes on
-receiving meanwhile.
+receiving meanwhile; ``dependent`` asks a service for each record, which may be down.
 """
 
 import argparse
@@ -12,17 +12,20 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from sharemesh.client import AcknowledgeType, ShareConsumer, connect
 from sharemesh.client.errors import SharemeshError
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from tests.history.journal import Journal
+from tests.mesh.dependency import DependencyClient
 
 GREEDY_HOLD_S = 0.5
 HOLDER_RECORDS = 4_000
 HOLDER_AGAIN_S = 0.2
+DEPENDENT_RECORDS = 100
 SLOW_RECORDS = 50
 KINDS = {
     AcknowledgeType.ACCEPT: "accept",
@@ -86,6 +89,16 @@ class Worker:
                 partition, epoch, [(first, last, count) for first, last in ranges(found)]
             )
 
+    async def hold(self, record: ConsumerRecord, hold_s: float) -> None:
+        """Have a record for a while."""
+        self.note([record])
+        await asyncio.sleep(hold_s)
+
+    async def ask(self, record: ConsumerRecord, needed: DependencyClient) -> None:
+        """Journal a record once its work is done: failures that do not count say no new count."""
+        await needed.ask()
+        self.note([record])
+
     def decide(self, record: ConsumerRecord) -> AcknowledgeType:
         """Return what to say of a record."""
         partition = f"{record.topic}/{record.partition}"
@@ -128,8 +141,16 @@ class Worker:
         if records:
             consumer.commit_sync(10_000)
 
-    async def hold(self, bootstrap: str, group: str, topic: str, hold_ms: int) -> None:
-        """Hold each record for a while without holding up others, until told to stop."""
+    async def handle(
+        self,
+        bootstrap: str,
+        group: str,
+        topic: str,
+        *,
+        concurrency: int,
+        work: Callable[[ConsumerRecord], Awaitable[None]],
+    ) -> None:
+        """Work on records under ``run`` with its defaults, many at a time, until told to stop."""
         loop = asyncio.get_running_loop()
         consumer = connect(bootstrap).async_share_consumer(group)
         consumer.set_acknowledgement_commit_callback(self.committed)
@@ -143,8 +164,7 @@ class Worker:
         loop.add_signal_handler(signal.SIGTERM, stop, signal.SIGTERM)
 
         async def handle(record: ConsumerRecord) -> AcknowledgeType:
-            self.note([record])
-            await asyncio.sleep(hold_ms / 1_000)
+            await work(record)
             kind = self.decide(record)
             partition = f"{record.topic}/{record.partition}"
             self._sent[partition][record.offset] = kind
@@ -158,7 +178,7 @@ class Worker:
 
         while not self.stopping:
             try:
-                await consumer.run(handle, concurrency=HOLDER_RECORDS)
+                await consumer.run(handle, concurrency=concurrency)
             except SharemeshError as error:
                 self._journal.write("trouble", text=str(error))
                 await asyncio.sleep(HOLDER_AGAIN_S)
@@ -172,6 +192,7 @@ def main() -> int:
         parser.add_argument(name, required=True)
     parser.add_argument("--fields", type=int, required=True, help="comma-separated, of a whole row")
     parser.add_argument("--hold-ms", type=int, default=0, help="how long a holder holds a record")
+    parser.add_argument("--dependency", default="", help="socket of what a dependent one needs")
     args = parser.parse_args()
     journal = Journal(Path(args.journal), args.name)
     worker = Worker(journal, args.behaviour, args.fields)
@@ -182,10 +203,16 @@ def main() -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     journal.write("started", behaviour=args.behaviour)
+    where = (args.bootstrap, args.group, args.topic)
     if args.behaviour == "holder":
-        asyncio.run(worker.hold(args.bootstrap, args.group, args.topic, args.hold_ms))
+        hold_s = args.hold_ms / 1_000
+        hold = partial(worker.hold, hold_s=hold_s)
+        asyncio.run(worker.handle(*where, concurrency=HOLDER_RECORDS, work=hold))
+    elif args.behaviour == "dependent":
+        ask = partial(worker.ask, needed=DependencyClient(args.dependency))
+        asyncio.run(worker.handle(*where, concurrency=DEPENDENT_RECORDS, work=ask))
     else:
-        worker.run(args.bootstrap, args.group, args.topic)
+        worker.run(*where)
     journal.write("stopped")
     journal.close()
     return 0

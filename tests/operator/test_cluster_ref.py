@@ -4,7 +4,9 @@ import datetime
 
 import pytest
 
-from sharemesh.domain.group_config.evaluate import check_group_configs
+from sharemesh.domain.errors import RefusedError
+from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.group_config.evaluate import check_group_configs, effective_group_config
 from sharemesh_operator.resources.groups import (
     GroupFound,
     PartitionFound,
@@ -98,6 +100,49 @@ def test_a_pause_is_set_where_the_group_says_so_pau_5(given, set_to):
 def test_without_a_word_on_pauses_what_others_did_stays_pau_5():
     current = group_configs(group()) | {"share.paused": "true"}
     assert drifted(group(), current) == {}
+
+
+def test_delivery_settings_are_set_where_the_group_names_them():
+    """WIN-1, WIN-4, RTY-4 to RTY-6: with ``retry`` all of its settings are the group's."""
+    given = {
+        "inFlightLimitType": "Span",
+        "maxRunsPerPartition": 5_000,
+        "retry": {
+            "backoffMilliseconds": 500,
+            "backoffMaxMilliseconds": 60_000,
+            "backoffMultiplierPercent": 150,
+            "backoffJitterPercent": 0,
+            "onTimeout": True,
+        },
+    }
+    found = group_configs(group(given))
+    assert drifted(group(), found) == {}, "without a word on them what others set stays"
+    assert {name: value for name, value in found.items() if name not in group_configs(group())} == {
+        "share.in.flight.limit.type": "span",
+        "share.partition.max.runs": "5000",
+        "share.retry.backoff.ms": "500",
+        "share.retry.backoff.max.ms": "60000",
+        "share.retry.backoff.multiplier": "1.5",
+        "share.retry.backoff.jitter": "0",
+        "share.retry.backoff.on.timeout": "true",
+        "share.retry.schedule": "",
+    }
+    assert check_group_configs(found, {}, {}) == found, "as the mesh spells them: nothing drifts"
+
+
+def test_a_retry_that_names_nothing_is_the_default_of_the_mesh():
+    config = effective_group_config(group_configs(group({"retry": {}})), {})
+    assert config.retry == GroupConfig().retry
+
+
+def test_a_schedule_is_spelled_as_the_mesh_does_and_a_wrong_one_is_left_to_it():
+    def schedule(*waits):
+        return group_configs(group({"retry": {"schedule": list(waits)}}))["share.retry.schedule"]
+
+    assert schedule("60s", "1500ms") == "1m,1500ms"
+    assert schedule("25h") == "25h"
+    with pytest.raises(RefusedError, match="each delay is 1ms to 1d"):
+        check_group_configs({"share.retry.schedule": schedule("25h")}, {}, {})
 
 
 def test_only_configs_that_differ_are_set():

@@ -243,6 +243,34 @@ def test_generations_are_a_claim_of_share_coordinators():
     assert "generations" not in config(storage())
 
 
+URI = "s3://analytics/mesh?region=eu-central-1"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_generations_in_an_object_store_need_no_volume(role):
+    stored = storage(generations={"uri": URI})
+    assert config(stored)["generations"] == URI
+    spec = pod_spec(stored, role)
+    assert names(spec["volumes"]) == ["tmp", "config"]
+    assert "fsGroup" not in spec["securityContext"]
+    assert storage_problem(spec_of(stored), None) is None
+    flags = {"role": role, "advertised_host": "pod"}
+    assert serve_settings(flags, {}, ConfigFile(config(stored))).generations == URI
+
+
+def test_a_login_for_the_object_store_comes_by_the_pod_template():
+    key = {"valueFrom": {"secretKeyRef": {"name": "store", "key": "key"}}}
+    mine = {"name": "AWS_ACCESS_KEY_ID", **key}
+    template = {"spec": {"containers": [{"name": "sharemesh", "env": [mine]}]}}
+    given = {
+        **storage(generations={"uri": URI}),
+        "shareCoordinators": {"podTemplate": template},
+    }
+    spec = pod_spec(given, "share-coordinator")
+    assert mine in spec["containers"][0]["env"]
+    assert len(spec["containers"][0]["env"]) > 1, "what the operator sets stays"
+
+
 def test_a_claim_for_generations_is_looked_at_as_that_of_data():
     spec = spec_of(storage(generations={"claimName": "generations"}))
     assert storage_problem(spec, None).reason == "ClaimNotFound"

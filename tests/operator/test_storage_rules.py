@@ -30,7 +30,7 @@ def cluster(storage, name="main", **spec):
 
 def kafka(generations=None, **block):
     storage = {"type": "Kafka", "kafka": {"bootstrapServers": SERVERS, **block}}
-    return storage | ({"generations": generations} if generations else {})
+    return storage | ({} if generations is None else {"generations": generations})
 
 
 def login(kind, **more):
@@ -54,6 +54,8 @@ TAKEN = {
     "password as it is over TLS": kafka(tls={}, **login("Plain", secretName="s")),
     "token": kafka(tls={}, **login("OAuthBearer", secretName="s", tokenKey="t")),
     "generations in a claim": kafka(generations={"claimName": "g"}),
+    "generations in S3": kafka(generations={"uri": "s3://bucket/mesh?region=eu-central-1"}),
+    "generations in Google's store": kafka(generations={"uri": "gs://bucket"}),
     "a shared claim": {"type": "Shared", "claimName": "data"},
     "a single node": {"type": "SingleNode", "node": "one", "hostPath": "/data"},
 }
@@ -104,6 +106,14 @@ REFUSED = {
         {**kafka(), "type": "Shared", "claimName": "c"},
         "kafka and generations belong to Kafka storage",
     ),
+    "generations in two places": (
+        kafka(generations={"claimName": "g", "uri": "s3://b/m"}),
+        "one of both",
+    ),
+    "generations nowhere": (kafka(generations={}), "one of both"),
+    "generations of another kind": (kafka(generations={"uri": "hdfs://b/m"}), "should match"),
+    "generations on a disk": (kafka(generations={"uri": "file:///data"}), "should match"),
+    "a login in a URI": (kafka(generations={"uri": "s3://key:secret@b/m"}), "should match"),
     "no claim": ({"type": "Shared"}, "Shared storage needs claimName"),
     "no node": ({"type": "SingleNode", "hostPath": "/p"}, "SingleNode storage needs node"),
 }
@@ -122,6 +132,7 @@ CHANGES = {
     "a client id": ({"kafka": {"clientId": "c"}}, "kafka is immutable but for"),
     "managed topics": ({"kafka": {"manageTopics": True}}, "manageTopics is immutable"),
     "generations": ({"generations": {"claimName": "g"}}, IMMUTABLE),
+    "generations in a store": ({"generations": {"uri": "s3://b/m"}}, IMMUTABLE),
     "another type": ({"type": "Shared", "claimName": "c", "kafka": None}, IMMUTABLE),
 }
 DRY = {"dryRun": "All"}

@@ -93,7 +93,6 @@ def test_idn_11_what_others_made_is_not_taken_away_and_what_is_made_is_noted_bef
     assert noted == {
         "madeRules": sorted(map(fingerprint, (describe, everything))),
         "madeQuotas": ["streams"],
-        "inForceQuotas": [],
     }
     # Less is wanted: only what was made goes; read was there before.
     less = {**user(), "status": noted}
@@ -104,58 +103,17 @@ def test_idn_11_what_others_made_is_not_taken_away_and_what_is_made_is_noted_bef
     assert user_status(less, UserFound([read, theirs]))["madeRules"] == []
 
 
-def in_force(**values):
-    return [{"name": name, "value": value} for name, value in values.items()]
-
-
-def test_idn_14_a_quota_that_was_altered_by_hand_stays_so_and_the_condition_says_it() -> None:
-    body = user({"quotas": {"streams": 10, "groups": 3, "connections": 4}})
-    assert user_change(body, UserFound((), {"streams": 50.0})).quotas == {
-        "streams": 10.0,
-        "groups": 3.0,
-        "connections": 4.0,
-    }, "what is named is set, whatever was there before"
-    body["status"] = {"madeQuotas": ["connections", "groups", "streams"]}
-    there = UserFound((), {"streams": 10.0, "groups": 3.0, "connections": 4.0})
-    body["status"] = user_status(body, there)
-    assert body["status"]["inForceQuotas"] == in_force(connections=4.0, groups=3.0, streams=10.0)
-    by_hand = UserFound((), {"streams": 50.0, "connections": 4.0})
-    assert user_change(body, by_hand) == UserChange()
-    assert user_status(body, by_hand) == body["status"]
-    said = user_condition(body, by_hand, [])
-    assert (said.status, said.reason) == (False, "QuotasOverridden")
-    assert said.message == (
-        "2 quotas of User:jane were altered by hand, and stay so: streams is 50 instead of 10, "
-        "groups is absent instead of 3; name another value here, or `sharemesh quotas alter "
-        "--user User:jane --set streams=10 --set groups=3`"
-    )
-    # Altered back, nothing is to be done; another value in the object is set.
-    assert user_condition(body, there, []).reason == "InSync"
-    body["spec"]["quotas"]["streams"] = 20
+def test_idn_14_what_the_object_names_is_set_back_and_other_quotas_are_left_alone() -> None:
+    body = user({"quotas": {"streams": 10, "groups": 3}})
+    body["status"] = {"madeQuotas": ["groups", "streams"]}
+    by_hand = UserFound((), {"streams": 50.0, "connections": 4.0})  # groups is gone
     change = user_change(body, by_hand)
-    assert change.quotas == {"streams": 20.0}
-    assert made_with(body, change)["inForceQuotas"] == in_force(connections=4.0, groups=3.0)
-
-
-def test_idn_14_an_overridden_quota_is_not_taken_back() -> None:
-    status = {
-        "madeQuotas": ["groups", "streams"],
-        "inForceQuotas": in_force(groups=3.0, streams=10.0),
-    }
-    by_hand = UserFound((), {"streams": 50.0, "groups": 3.0})
-    less = {**user(), "status": status}
-    assert user_change(less, by_hand).quotas == {"groups": None}
-    named = {**user({"quotas": {"streams": 10, "groups": 3}}), "status": status}
-    assert user_change(named, by_hand, gone=True).quotas == {"groups": None}
-    assert user_status(less, UserFound((), {"streams": 50.0}))["madeQuotas"] == []
-
-
-def test_idn_14_an_operator_that_died_before_it_saw_its_value_sets_it() -> None:
-    body = user({"quotas": {"streams": 10}})
-    body["status"] = {"madeQuotas": ["streams"], "inForceQuotas": []}
-    assert user_change(body, UserFound((), {"streams": 7.0})).quotas == {"streams": 10.0}
-    body["spec"]["quotas"] = {}
-    assert user_change(body, UserFound((), {"streams": 7.0})).quotas == {"streams": None}
+    assert change.quotas == {"streams": 10.0, "groups": 3.0}
+    assert user_condition(body, by_hand, []).reason == "OutOfSync"
+    # What is named no more goes, whatever its value is by then; what was never named stays.
+    body["spec"]["quotas"] = {"groups": 3}
+    assert user_change(body, by_hand).quotas == {"groups": 3.0, "streams": None}
+    assert user_change(body, by_hand, gone=True).quotas == {"streams": None}
 
 
 def test_idn_13_a_condition_says_what_is_missing_or_refused() -> None:
@@ -339,17 +297,18 @@ async def test_idn_10_to_12_rules_and_quotas_follow_the_object_and_go_with_it(la
     assert await rules.quotas("User:jane") == {"streams": 7.0}
     assert await land.events("UserConfigured")
 
-    # Altered by hand, a quota stays so; another value in the object counts again (IDN-14).
+    # Altered by hand, a quota that is named comes back; one that is not named stays (IDN-14).
     entity = QuotaEntity(EntityType.USER, "User:jane")
     async with rules.admin() as admin:
-        await admin.alter_client_quotas({entity: {"streams": 50}})
+        await admin.alter_client_quotas({entity: {"streams": 50, "groups": 5}})
+
+    async def is_set_back():
+        return await rules.quotas("User:jane") == {"streams": 7.0, "groups": 5.0}
+
     await land.kube.patch("ShareUser", "jane", {"metadata": {"annotations": {"looked": "at"}}})
-    said = await land.condition("ShareUser", "jane", "False", "QuotasOverridden")
-    assert "streams is 50 instead of 7" in said["message"]
-    assert await rules.quotas("User:jane") == {"streams": 50.0}
-    await land.kube.patch("ShareUser", "jane", {"spec": {"quotas": {"streams": 8}}})
-    await land.condition("ShareUser", "jane", "True", "InSync")
-    assert await rules.quotas("User:jane") == {"streams": 8.0}
+    await land.until(is_set_back)
+    async with rules.admin() as admin:
+        await admin.alter_client_quotas({entity: {"groups": None}})
 
     # A second object for the same principal does nothing.
     await land.apply("ShareUser", "other", {**ref, "principal": "User:jane", "acls": [READS]})

@@ -10,6 +10,7 @@ from sharemesh import methods
 from sharemesh.domain import packed_batches
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.handed_lock import HANDED_BYTES_MAX, HandedLock
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey
 from sharemesh.domain.share_state.records import StateUpdate
 from sharemesh.domain.state_batch import StateBatch
@@ -279,6 +280,58 @@ async def test_an_error_that_nobody_thought_of_is_an_answer_and_the_next_one_is_
     assert caller.calls == 2
     assert "asking n1:1 failed" in caplog.text
     await lanes.close()
+
+
+def handed(count, name="User:alice"):
+    """Return a write that hands over so many locks of leader epoch 1."""
+    big = 1 << 62
+    locks = tuple(
+        HandedLock(MemberId("m" * 36), big + n, big + n, 5, 30_000, 1, 1 << 42, 1_000, name)
+        for n in range(count)
+    )
+    return StateWrite(0, 1, 0, 0, (), Cause.LEADER_CHANGE, MemberId(""), b"", b"", hand_over=locks)
+
+
+async def test_locks_go_to_the_coordinator_and_from_there_to_the_next_reader_alone_hnd_5_hnd_7():
+    async with meshed() as (w, network, persister), offered(w, network, "n1"):
+        await persister.initialize_state(KEY, 0, 0)
+        await persister.read_state(KEY, 1)
+        sent = handed(3)
+        assert (await persister.write_state(KEY, sent)).keeps_hand_over
+        assert not (await persister.write_state(KEY, write(leader_epoch=1))).keeps_hand_over
+        await w.clock.advance(10_000)
+        for _ in range(2):  # its first answer may be lost
+            got = (await persister.read_state(KEY, 2)).handed_over
+            assert [each._replace(remaining_ms=30_000) for each in got] == list(sent.hand_over)
+            assert {each.remaining_ms for each in got} == {20_000}
+        assert (await persister.read_state(KEY, 3)).handed_over == ()
+        late = await persister.write_state(KEY, sent)
+        assert (late.error, late.keeps_hand_over) == (ErrorCode.FENCED_LEADER_EPOCH, False)
+        assert (await persister.read_state(KEY, 3)).handed_over == ()
+
+
+async def test_the_largest_hand_over_fits_into_a_request_and_goes_alone_hnd_8():
+    """Two that would not fit into one message go one after the other."""
+    keys = [SharePartitionKey(GroupId("g1"), T1, number) for number in range(3)]
+    async with meshed() as (w, network, persister), offered(w, network, "n1"):
+        sizes = []
+        for key in keys:
+            await persister.initialize_state(key, 0, 0)
+            await persister.read_state(key, 1)
+        real = persister._lanes._caller.call
+
+        async def call(method, request, **how):
+            if method is methods.WRITE_SHARE_GROUP_STATE:
+                sizes.append(request.ByteSize())
+            return await real(method, request, **how)
+
+        persister._lanes._caller.call = call
+        size_bytes = handed(1, "User:" + "x" * 200).hand_over[0].size_bytes
+        largest = handed(HANDED_BYTES_MAX // size_bytes, "User:" + "x" * 200)
+        answers = await asyncio.gather(*(persister.write_state(key, largest) for key in keys))
+        assert [(each.error, each.keeps_hand_over) for each in answers] == [(0, True)] * 3
+        assert len(sizes) == 3
+        assert max(sizes) < HANDED_BYTES_MAX < methods.WRITE_SHARE_GROUP_STATE.request_bytes_max
 
 
 def singles(first, count):

@@ -27,6 +27,7 @@ ShareCoordinator/ReadShareRecordHistory
 ShareCoordinator/CommitGeneration
 RecordLog/Produce
 RecordLog/InitProducerId
+RecordLog/Fetch
 RecordLog/ListOffsets
 RecordLog/DeleteRecords
 RecordLog/WriteTxnMarkers
@@ -48,6 +49,8 @@ Admin/DeleteAcls
 Admin/DescribeAcls
 Admin/AlterClientQuotas
 Admin/DescribeClientQuotas
+Admin/AlterUserScramCredentials
+Admin/DescribeUserScramCredentials
 Admin/AcceptLoss
 Admin/DrainNode
 """

@@ -10,12 +10,14 @@ from grpc_health.v1 import health_pb2
 
 from sharemesh.methods import API_VERSIONS, HOLD_SESSION
 from sharemesh.ports.network import CallContext
-from sharemesh.rpc.answering import _served
+from sharemesh.rpc.answering import Answering
 from sharemesh.rpc.limits import ServerLimits, server_limits
 from sharemesh.rpc.open_calls import OpenCalls
 from sharemesh.rpc.request_parser import ParserThread, RequestParser
 from sharemesh.rpc.server import GrpcServer
+from sharemesh.rpc.silent_calls import SilentCalls, TooManySilentError
 from sharemesh.rpc.tls import SECRET_HEADER, Principals
+from sharemesh.throttling.call_turns import CallTurns
 from sharemesh.v1 import admin_pb2
 from sharemesh.v1.share_leader_pb2 import HoldSessionRequest
 
@@ -101,6 +103,26 @@ async def test_bnd_1_a_call_whose_request_does_not_come_ends_too(monkeypatch, me
         assert "nothing came for 50 ms after the call was opened" in await silent.details()
 
 
+async def test_bnd_28_a_stream_waits_for_its_turn_too(monkeypatch):
+    begun, may_begin = [], asyncio.Event()
+
+    async def turn(_turns, principal, request_bytes):
+        begun.append((principal, request_bytes))
+        await may_begin.wait()
+
+    monkeypatch.setattr(CallTurns, "turn", turn)
+    async with serving() as channel, asyncio.timeout(20):
+        stream = channel.stream_stream(HOLD)(metadata=tuple(BOB.items()), timeout=20)
+        await stream.write(SAID)
+        while not begun:
+            await asyncio.sleep(0.001)
+        taken = asyncio.ensure_future(stream.initial_metadata())
+        assert await asyncio.wait([taken], timeout=0.05) == (set(), {taken})
+        may_begin.set()
+        await taken
+        assert begun == [("User:bob", 0)]
+
+
 async def test_bnd_1_a_stream_that_has_spoken_may_be_silent(monkeypatch):
     monkeypatch.setattr("sharemesh.rpc.answering.FIRST_MESSAGE_MS", 500)
     async with serving() as channel:
@@ -138,7 +160,8 @@ async def test_bnd_1_a_message_that_is_there_counts_after_a_stall_of_the_process
 
     parser = RequestParser(HOLD_SESSION, ParserThread())
     caller = CallContext("ipv4:1", "User:bob", ())
-    assert await _served(HOLD_SESSION, parser, listen, Stalled(turns), caller) is None
+    answering = Answering(Principals(), OpenCalls(LIMITS))
+    assert await answering._served(HOLD_SESSION, parser, listen, Stalled(turns), caller) is None
     assert heard == ["g"]
 
 
@@ -243,3 +266,41 @@ async def test_health_does_not_take_requests_that_are_large():
         with pytest.raises(grpc.aio.AioRpcError, match="larger than 65536") as refused:
             await channel.unary_unary("/grpc.health.v1.Health/Check")(large, timeout=20)
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_bnd_29_the_longest_silent_calls_of_a_principal_end_for_newer_ones(monkeypatch):
+    monkeypatch.setattr("sharemesh.rpc.silent_calls.SILENT_CALLS_MAX", 2)
+    limits = ServerLimits(max_concurrent_calls=20, max_principal_calls=10, reserved_calls=2)
+    async with serving(limits) as channel:
+        others = channel.stream_stream(HOLD)(metadata=tuple(BOB.items()), timeout=20)
+        await others.initial_metadata()
+        calls = []
+        for _ in range(3):
+            call = channel.stream_stream(HOLD)(metadata=tuple(ALICE.items()), timeout=20)
+            await call.initial_metadata()
+            calls.append(call)
+        assert await calls[0].code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "has 2 calls open here that have said nothing" in await calls[0].details()
+        assert "send its first HoldSessionRequest at once" in await calls[0].details()
+        # Who speaks is heard, although the principal has as many silent calls as it may.
+        assert await asked(channel, ALICE) == "User:alice"
+        assert not calls[2].done()
+        assert not others.done()
+
+
+async def test_bnd_29_a_call_whose_time_is_just_over_makes_room_and_no_failure(monkeypatch):
+    monkeypatch.setattr("sharemesh.rpc.silent_calls.SILENT_CALLS_MAX", 1)
+    loop, silent, heard = asyncio.get_running_loop(), SilentCalls(()), []
+
+    async def said():
+        return "said"
+
+    def begin():
+        heard.append(loop.create_task(silent.spoken("User:alice", 1_000, said())))
+
+    # The new call runs between the end of the old one's time and the turn of its task.
+    loop.call_soon(lambda: loop.call_soon(begin))
+    over = loop.create_task(silent.spoken("User:alice", 0, loop.create_future()))
+    with pytest.raises(TooManySilentError):
+        await over
+    assert await heard[0] == "said"

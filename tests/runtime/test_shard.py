@@ -9,6 +9,7 @@ import pytest
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.shard_log import FencedError
 from sharemesh.runtime import commit_round
+from sharemesh.runtime.shard import TO_NEXT_PERIOD
 from tests.runtime.counting import Bench, add, settle, values
 
 
@@ -389,7 +390,7 @@ async def test_a_refused_job_that_comes_again_anyhow_is_no_error(caplog):
 
         shards = bench.shards()
         await shards.start_shard(0, 1)
-        shards.shard(0).start_job("sweep", job(), comes_again=True)
+        shards.shard(0).start_job("sweep", job(), put_off=TO_NEXT_PERIOD)
         await settle()
         assert "job sweep is put off to its next period: its volume is full" in caplog.text
         assert all(record.levelname != "ERROR" for record in caplog.records)

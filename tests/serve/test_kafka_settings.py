@@ -1,9 +1,12 @@
 """Settings of a Kafka cluster: each combination that cannot work is one sentence."""
 
+from dataclasses import replace
+
 import pytest
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.settings.kafka_settings import check_kafka_listener_is_on
 from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from sharemesh.serve.settings.sources import ConfigFile, serve_settings
 from sharemesh.serve.supervise.local_cluster import LocalCluster, kafka_addresses
@@ -93,6 +96,9 @@ def test_a_login_by_password_or_token() -> None:
     assert token.kafka_oauth_provider == "tokens.of_msk:token"
 
 
+TLS = {"tls_certificate": "c", "tls_key": "k"}
+
+
 def listening(**more: str) -> ServeSettings:
     return serve_settings({"kafka_listener_port": "0", **more}, {}, ConfigFile())
 
@@ -107,22 +113,85 @@ def test_a_listener_for_clients_of_kafka_is_off_by_default() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"authorizer": "acl"}, "does not go with authorizer acl"),
-        ({"tls_certificate": "c", "tls_key": "k"}, "does not go with tls_certificate"),
         ({"principal_header": "x-user"}, "does not go with principal_header"),
+        ({"kafka_listener_sasl_mechanisms": "GSSAPI"}, "'GSSAPI' is none of PLAIN, SCRAM-SHA-256"),
+        ({"kafka_listener_sasl_mechanisms": "PLAIN"}, "over TLS only; set tls_certificate"),
+        ({**TLS, "kafka_listener_sasl_mechanisms": "OAUTHBEARER"}, "needs token_issuer"),
+        ({"kafka_listener_max_reauth_ms": "60000"}, "with kafka_listener_sasl_mechanisms only"),
         ({"kafka_listener_host": "0.0.0.0"}, "set kafka_listener_advertised_host"),
         ({"kafka_listener_port": "65536"}, "not within -1..65535"),
         ({"kafka_listener_connections": "9"}, "not within 10..100000"),
         ({"kafka_listener_held_bytes": "1"}, "not within 33554432.."),
+        ({"kafka_listener_idle_ms": "9999"}, "not within 10000..86400000"),
+        ({"kafka_listener_max_reauth_ms": "-1"}, "not within 0..86400000"),
+        ({"kafka_listener_advertised_port": "65536"}, "not within 0..65535"),
+        ({"kafka_listener_advertised_port_base": "-1"}, "not within 0..65535"),
+        (
+            {"kafka_listener_advertised_port": "1", "kafka_listener_advertised_port_base": "1"},
+            "a process has one port; set one of them",
+        ),
+        (
+            {"node_id": "leader-7", "kafka_listener_advertised_port_base": "65530"},
+            "the number of node leader-7 are no port: choose a lower one",
+        ),
     ],
 )
-def test_a_listener_without_authentication_is_refused_where_it_would_open_the_cluster(
-    flags, words
-) -> None:
-    """KLS-2."""
+def test_settings_of_a_listener_that_do_not_fit_are_refused(flags, words) -> None:
+    """KLS-2, KLS-21."""
     with pytest.raises(StartError, match=words) as caught:
         listening(**flags)
     assert caught.value.code is ExitCode.SETTINGS
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"authorizer": "acl"},
+        TLS,
+        {"kafka_listener_sasl_mechanisms": "SCRAM-SHA-512"},
+        {**TLS, "kafka_listener_sasl_mechanisms": "PLAIN,SCRAM-SHA-256"},
+        {"principal_header": "x-user", "kafka_listener_sasl_mechanisms": "SCRAM-SHA-512"},
+        {**TLS, "tls_authority": "a", "principal_header": "x-user"},
+    ],
+)
+def test_a_listener_goes_with_tls_and_access_rules(flags) -> None:
+    """KLS-2, KLS-19."""
+    assert listening(**flags).has_kafka_listener
+
+
+def test_the_port_that_is_told_counts_up_from_process_to_process() -> None:
+    """KLS-50."""
+
+    def told(**flags: str) -> int:
+        return listening(**flags).kafka_port_to_advertise
+
+    assert told() == 0
+    assert told(kafka_listener_advertised_port="9092") == 9092
+    assert (
+        told(node_id="main-share-leader-12", kafka_listener_advertised_port_base="30900") == 30912
+    )
+    assert told(node_id="alone", kafka_listener_advertised_port_base="30900") == 30900
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kafka_listener_host", "127.0.0.1"),
+        ("kafka_listener_advertised_port_base", "30900"),
+        ("kafka_listener_sasl_mechanisms", "SCRAM-SHA-512"),
+        ("kafka_listener_connections", "10"),
+    ],
+)
+def test_a_setting_of_a_listener_that_is_not_there_is_refused(name, value, tmp_path) -> None:
+    """KLS-2: but in roles that never have one."""
+    settings = serve_settings({name: value}, {}, ConfigFile())
+    with pytest.raises(StartError, match=f"setting {name} has a meaning with a listener") as caught:
+        check_kafka_listener_is_on(settings)
+    assert "set kafka_listener_port" in caught.value.message
+    with pytest.raises(StartError, match="`sharemesh up`: kafka_listener"):
+        LocalCluster(settings, UpSettings(), clock=SystemClock())
+    check_kafka_listener_is_on(replace(settings, role="share-coordinator"))
+    check_kafka_listener_is_on(replace(settings, kafka_listener_port=0))
 
 
 def test_the_processes_of_up_listen_on_ports_that_follow() -> None:
@@ -146,6 +215,6 @@ def test_an_address_that_is_none_is_said(text) -> None:
 
 def test_up_with_a_listener_is_refused_before_anything_starts(tmp_path) -> None:
     """KLS-2."""
-    serve = ServeSettings(data_directory=tmp_path, authorizer="acl")
-    with pytest.raises(StartError, match="does not go with authorizer acl"):
+    serve = ServeSettings(data_directory=tmp_path, principal_header="x-user")
+    with pytest.raises(StartError, match="does not go with principal_header"):
         LocalCluster(serve, UpSettings(kafka_listener="h:1"), clock=SystemClock())

@@ -2,8 +2,10 @@
 
 import weakref
 
+import pytest
+
 from sharemesh.serve.process import memory
-from sharemesh.serve.process.memory import CycleSearch
+from sharemesh.serve.process.memory import CycleSearch, received_growth_max
 from tests.clocks import ManualClock
 
 MIB = 1 << 20
@@ -76,3 +78,15 @@ async def test_a_search_that_took_long_comes_again_a_thousand_times_as_late(monk
     await clock.advance(1)
     search.search_if_due()
     assert len(searched) == 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "growth_mib"), [("max", 256), ("536870912", 128), ("8589934592", 256), (None, 256)]
+)
+def test_bnd_30_a_process_grows_for_requests_by_a_quarter_of_its_container(
+    tmp_path, limit, growth_mib
+):
+    limit_file = tmp_path / "memory.max"
+    if limit is not None:
+        limit_file.write_text(limit + "\n")
+    assert received_growth_max(limit_file) == growth_mib << 20

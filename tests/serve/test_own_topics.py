@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from sharemesh.ports.brokers import (
     BrokerRefusedError,
     Brokers,
     BrokerUnreachableError,
+    ClusterMetadata,
     NewBrokerTopic,
 )
 from sharemesh.ports.coordination import Put
@@ -226,6 +228,27 @@ async def test_ktp_16_brokers_that_do_not_answer_are_asked_for_a_while():
     assert "127.0.0.1:9092 does not answer" in words[0]
     assert "correct what their listeners advertise" in words[0]
     await world.close()
+
+
+class OneThatStarts:
+    """Takes connections before it is let in: until then its metadata names no broker."""
+
+    def __init__(self, brokers: Brokers, answers: int) -> None:
+        self._brokers = brokers
+        self._answers = answers
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._brokers, name)
+
+    async def metadata(self, *names: object, **ids: object) -> ClusterMetadata:
+        found = await self._brokers.metadata(*names, **ids)
+        self._answers -= 1
+        return replace(found, brokers=(), topics=()) if self._answers >= 0 else found
+
+
+async def test_ktp_16_a_broker_that_is_just_starting_is_waited_for(world):
+    record = await world.ready(OneThatStarts(world.kafka.client(), 3))
+    assert await stored_storage(world.coordination, "local") == record
 
 
 async def test_ktp_16_a_right_that_is_missing_is_named(world):

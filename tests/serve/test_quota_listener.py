@@ -6,11 +6,12 @@ import pytest
 
 from sharemesh import methods
 from sharemesh.domain.quota.names import QuotaName
-from sharemesh.ports.network import CallFailedError
+from sharemesh.ports.network import CallContext, CallFailedError
 from sharemesh.serve.process.quota_listener import HELD_MAX, MeasuredSteps, QuotaListener
 from sharemesh.telemetry.telemetry import without_export
 from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import group_coordinator_pb2, record_log_pb2, share_leader_pb2
+from tests.called_functions import calls_of
 from tests.clocks import ManualClock
 from tests.listed_quotas import ListedQuotas
 
@@ -178,6 +179,21 @@ async def test_quo_14_a_refusal_says_when_the_debt_is_paid(served):
     assert refused.value.throttle_ms == 3_000
 
 
+async def test_quo_14_small_steps_of_a_stream_are_taken_together_and_at_its_end(served):
+    here = served({(QuotaName.REQUEST_PERCENTAGE, who): 0.05 for who in (JANE, JOE)})
+    here.takes_ns = 600_000  # more than a second of that quota
+    jane, joe = await here.stream(here.network.caller(JANE)), here.network.caller(JOE)
+    assert here.times[0].throttle_ms == 0
+    await jane.send(share_leader_pb2.HoldSessionRequest())
+    await anext(aiter(jane))
+    assert here.times[0].throttle_ms == 1_400
+    short = await here.stream(joe)
+    assert here.times[1].throttle_ms == 0
+    await short.close()
+    await here.clock.settle()
+    assert here.times[1].throttle_ms == 200
+
+
 async def test_quo_14_an_answer_keeps_a_longer_throttle_time_of_its_own(served):
     here = served({(QuotaName.REQUEST_PERCENTAGE, JANE): 100})
     here.takes_ns = 1_100_000_000
@@ -243,6 +259,47 @@ async def test_quo_14_a_quota_binds_a_stream_that_is_open_from_its_moment(served
     await stream.send(share_leader_pb2.HoldSessionRequest())
     await anext(aiter(stream))
     assert not time.may_go_on(lambda: None)
+
+
+class Noted:
+    """A listener that keeps what is offered."""
+
+    def offer(self, method, handler):
+        self.answer = handler
+
+
+async def test_quo_17_what_a_call_passes_beyond_an_unbound_one_is_little():
+    """All that was looked up of the principal is kept until quotas change."""
+    every = {(name, JANE): 1e6 for name in QuotaName}
+    telemetry, costs = without_export(lambda: 0), []
+    for limits in ({}, every):
+        noted = Noted()
+        listener = QuotaListener(noted, ListedQuotas(limits), ManualClock(), telemetry)
+
+        async def handler(request, context):
+            return request
+
+        listener.offer(methods.SHARE_ACKNOWLEDGE, handler)
+
+        def call(noted=noted):
+            return noted.answer(None, CallContext("here:1", JANE))
+
+        await call()  # the first one looks it up
+        costs.append(calls_of(lambda call=call: call().send(None)))
+        await listener.close()
+    assert costs[1] - costs[0] <= 18
+
+
+def test_quo_17_who_is_bound_is_forgotten_as_quotas_change_and_for_not_too_many(monkeypatch):
+    monkeypatch.setattr("sharemesh.serve.process.quota_listener.ACCOUNTS_MAX", 3)
+    quotas = ListedQuotas({})
+    listener = QuotaListener(Noted(), quotas, ManualClock(), without_export(lambda: 0))
+    for number in range(10):
+        assert listener._bounds_of(f"User:{number}") == (None, False)
+        assert len(listener._bounds) <= 3
+    quotas.set(QuotaName.CONNECTIONS, "User:9", 2)
+    assert not listener._bounds
+    assert listener._bounds_of("User:9") == (2, False)
 
 
 async def test_quo_14_steps_are_told_as_they_end():

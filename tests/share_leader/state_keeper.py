@@ -4,6 +4,7 @@ import asyncio
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.share_state.checks import WriteRequest
+from sharemesh.domain.share_state.hand_overs import HandOvers
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.record_history import RecordHistory
 from sharemesh.domain.share_state.records import Origin
@@ -16,6 +17,7 @@ class StateKeeper:
     def __init__(self, clock):
         self._clock = clock
         self.machine = ShareStateMachine()
+        self.hand_overs = HandOvers()
         self.offset = 0
         self.records = []
         self.reads, self.writes = [], []
@@ -46,8 +48,14 @@ class StateKeeper:
             return StateReadResult(
                 answer.error, answer.message, known_leader_epoch=answer.known_leader_epoch
             )
+        epochs = (leader_epoch, state.state_epoch, state.leader_epoch_max)
         return StateReadResult(
-            ErrorCode.NONE, "", state.state_epoch, state.start_offset, tuple(state.batches)
+            ErrorCode.NONE,
+            "",
+            state.state_epoch,
+            state.start_offset,
+            tuple(state.batches),
+            handed_over=self.hand_overs.take(key, *epochs, self._clock.now_ms()),
         )
 
     def initialize(self, key, state_epoch=1, start_offset=-1, batches=()):
@@ -79,7 +87,13 @@ class StateKeeper:
         answer = self.apply(
             self.machine.write(key, request, in_metadata=True, now_ms=self._clock.wall_ms())
         )
-        return StateWriteResult(answer.error, answer.message)
+        keeps = False
+        if not answer.error and write.hand_over:
+            epochs = (write.state_epoch, write.leader_epoch)
+            keeps = self.hand_overs.keep(key, epochs, write.hand_over, self._clock.now_ms())
+        elif not answer.error:
+            self.hand_overs.written(key, write.leader_epoch)
+        return StateWriteResult(answer.error, answer.message, keeps_hand_over=keeps)
 
     async def read_history(self, key, offset):
         if self.read_error:

@@ -1,5 +1,6 @@
 """Records that no application has seen go back to the leader without counting (docs/spec HBK)."""
 
+import asyncio
 import logging
 
 import pytest
@@ -206,6 +207,38 @@ async def test_explain_knows_what_the_limit_archived_before_that_is_written():
         assert why(led, w.runner(P0), record, 0) is Reason.ARCHIVED_BY_LIMIT
         w.keeper.open.set()
         await held.close()
+
+
+async def test_explain_knows_what_the_limit_archived_while_an_acknowledgement_failed():
+    async with world() as w:
+        await w.configure("g", auto_offset_reset="earliest", delivery_count_limit=2)
+        await w.lead(P0)
+        m1 = w.client()
+        await w.produce(P0, 2)
+        await m1.join(P0)
+        await m1.fetch()
+        await m1.acknowledge(ack(P0, 1, 1, RELEASE))
+        await m1.fetch()
+        runner, led = w.runner(P0), w.service.partitions.get(P0)
+
+        def reason():
+            return why(led, runner, runner.machine.state_at(1), 1)
+
+        w.keeper.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        w.keeper.open.clear()
+        accepting = asyncio.ensure_future(m1.acknowledge(ack(P0, 1, 1, ACCEPT)))
+        await until(lambda: runner.machine.state_at(1).in_transition)
+        await w.clock.advance(LOCK_MS)
+        w.keeper.open.set()
+        await accepting
+        await until(lambda: runner.machine.is_behind)
+        assert reason() is Reason.ARCHIVED_BY_LIMIT
+        w.keeper.open.clear()
+        await w.clock.advance(runner._environment.settings.write_again_ms)
+        await until(lambda: not runner.machine.is_behind)
+        assert reason() is Reason.ARCHIVED_BY_LIMIT
+        w.keeper.write_error = ErrorCode.NONE
+        w.keeper.open.set()
 
 
 async def test_a_spell_is_said_once(caplog):

@@ -20,6 +20,7 @@ UNARY = (
     methods.EXPLAIN,
     methods.PRODUCE,
     methods.INIT_PRODUCER_ID,
+    methods.FETCH,
     methods.LIST_OFFSETS,
     methods.DELETE_RECORDS,
     methods.WRITE_TXN_MARKERS,

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sys
 
 import pytest
 
@@ -12,14 +11,18 @@ from sharemesh.domain.ids import TopicPartition
 from sharemesh.domain.quota.names import QuotaName
 from sharemesh.ports.authorizer import CLUSTER_NAME
 from sharemesh.ports.network import UnmeasuredTime
+from sharemesh.share_leader.requests.produce import Produce
 from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1 import record_log_pb2, share_leader_pb2
 from sharemesh.v1.common_pb2 import DecodedRecord
+from tests.called_functions import calls_of
 from tests.listed_quotas import ListedQuotas
+from tests.share_leader.test_consume import acknowledge, deliveries, results
+from tests.share_leader.test_hand_over import draining, echoed, held
 from tests.share_leader.world import FOO, ack, acknowledged, acquired, parts, topics, until, world
 
 P0 = TopicPartition(FOO, 0)
-JANE, JOE = "User:jane", "User:joe"
+JANE, JOE, ANONYMOUS = "User:jane", "User:joe", "User:ANONYMOUS"
 SECOND_MS = 1_000
 
 
@@ -71,6 +74,22 @@ async def test_quo_6_an_answer_says_how_long_to_wait_and_waiting_is_enough():
         await w.clock.advance(told.throttle_time_ms)
         again = await produce(w)
         assert (error(again), again.throttle_time_ms) == (0, SECOND_MS)
+
+
+async def test_quo_6_an_answer_tells_a_debt_by_a_quota_that_was_set_meanwhile(monkeypatch):
+    quotas, real = ListedQuotas({}), Produce._append_all
+    async with world(quotas=quotas) as w:
+        await w.lead(P0)
+
+        async def meanwhile(produces, request, records, context):
+            monkeypatch.setattr(Produce, "_append_all", real)
+            response = await real(produces, request, records, context)
+            quotas.set(QuotaName.PRODUCER_BYTE_RATE, JANE, SIZE)
+            assert [(await produce(w)).throttle_time_ms for _ in range(2)] == [0, SECOND_MS]
+            return response
+
+        monkeypatch.setattr(Produce, "_append_all", meanwhile)
+        assert (await produce(w)).throttle_time_ms == SECOND_MS
 
 
 async def test_quo_6_the_debt_of_one_large_batch_is_told_in_parts():
@@ -397,10 +416,10 @@ async def test_quo_5_one_who_fails_when_it_is_called_stops_nobody_behind_it():
         rate.taken("g", rate.account("g"), 0, 2)
         rate.when_open("g", broken)
         rate.when_open("g", lambda: called.append("rate"))
-        held.begin(JANE, 1)
+        reserved = held.begin(JANE, 1)
         held.when_room(JANE, broken)
         held.when_room(JANE, lambda: called.append("held"))
-        held.end(JANE, 1)
+        held.end(reserved, 1)
         await w.clock.advance(2 * SECOND_MS)
         assert sorted(called) == ["held", "rate"]
         assert not rate._waiting
@@ -436,7 +455,7 @@ def offsets_of(response):
 
 
 def in_flight(w, principal=JANE):
-    return w.service.pacing._in_flight._held.of(principal)
+    return w.service.pacing._in_flight.held(principal)
 
 
 @pytest.mark.parametrize("end", ["accept", "release", "expire", "close", "fence"])
@@ -467,6 +486,27 @@ async def test_quo_12_records_in_flight_are_bounded_until_their_locks_end(end):
         assert in_flight(w) == 0
 
 
+async def test_quo_12_records_count_on_at_the_leader_to_which_their_locks_are_handed_over():
+    async with a_world({(QuotaName.RECORDS_IN_FLIGHT, ANONYMOUS): 5}) as w:
+        epoch, _, stream = await held(w)
+        assert in_flight(w, ANONYMOUS) == 5
+        stopping = draining(w)
+        await echoed(stream)
+        await stopping
+        assert in_flight(w, ANONYMOUS) == 0
+        await w.lead(P0)
+        await w.produce(P0, 3)
+        m2 = await w.client("m2").consume(P0)
+        await until(lambda: in_flight(w, ANONYMOUS) == 5)
+        await w.clock.advance(SECOND_MS)
+        assert w.runner(P0).machine.state_at(5) is None, "there is no room"
+        asked = acknowledge(1, ack(P0, 0, 4, 1, epoch=epoch))
+        await stream.send(share_leader_pb2.ConsumeRequest(acknowledgements=[asked]))
+        assert await results(stream, 1) == {P0: 0}
+        assert await deliveries(m2, 3) == {P0: [(5, 7, 1)]}
+        assert in_flight(w, ANONYMOUS) == 3
+
+
 async def test_quo_12_a_stream_goes_on_as_soon_as_there_is_room():
     async with a_world({(QuotaName.RECORDS_IN_FLIGHT, JANE): 2}) as w:
         await w.lead(P0)
@@ -483,22 +523,6 @@ async def test_quo_12_a_stream_goes_on_as_soon_as_there_is_room():
             await w.clock.advance(10)
         assert seen == list(range(6))
         assert in_flight(w) == 0
-
-
-def calls_of(work):
-    """Return how many functions are called, those of C among them: what loops is seen."""
-    count = 0
-
-    def called(_frame, event, _argument):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(called)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 async def test_quo_12_what_a_fetch_costs_does_not_grow_with_what_is_open():
@@ -524,7 +548,7 @@ async def test_quo_12_what_a_fetch_costs_does_not_grow_with_what_is_open():
             if number in (1, 199):
                 costs.append(calls_of(one_fetch))
         assert in_flight(w) == 200
-        assert costs[0] == costs[1] < 100
+        assert costs[0] == costs[1] < 60
 
 
 async def test_quo_14_a_stream_without_processor_time_gets_nothing_and_goes_on_when_called(
@@ -571,3 +595,37 @@ async def test_quo_5_what_binds_whom_is_remembered_until_it_changes_and_for_not_
             assert len(rate._limits) <= 3
         quotas.set(QuotaName.PRODUCER_BYTE_RATE, JANE, 2 * SIZE)
         assert rate.limit(JANE) == 2 * SIZE
+
+
+async def test_quo_5_an_account_that_was_forgotten_is_not_remembered_by_name():
+    limits = {(QuotaName.PRODUCER_BYTE_RATE, each): SIZE for each in (JANE, JOE)}
+    async with a_world(limits) as w:
+        rate = w.service.pacing._producing
+        rate._accounts._accounts_max = 1
+        janes = rate.account(JANE)
+        rate.taken(JANE, janes, 0, 2 * SIZE)
+        shared = rate.account(JOE)  # there is no room while jane owes
+        assert shared is not janes
+        assert rate.account("User:joe") is shared
+        assert [rate.account(JANE) is janes, *rate._known] == [True, JANE]
+        await w.clock.advance(2 * SECOND_MS)  # jane's is full again
+        assert rate.account(JOE) is not shared
+        assert [*rate._known] == [JOE]
+        rate._accounts._accounts_max = 2
+        assert rate.account(JANE) is not janes
+
+
+async def test_quo_12_who_holds_nothing_is_not_remembered(monkeypatch):
+    monkeypatch.setattr("sharemesh.throttling.held_quota.ACCOUNTS_MAX", 3)
+    async with a_world({(QuotaName.RECORDS_IN_FLIGHT, JANE): 9}) as w:
+        held = w.service.pacing._in_flight
+        begun = held.begin(JANE, 4)
+        for number in range(20):
+            held.end(held.begin(f"User:{number}", 1), 1)
+            assert held.room(f"User:{number}") is None
+        assert len(held._held) <= 3
+        assert len(held._limits) <= 3
+        assert (held.room(JANE), held.held(JANE)) == (5, 0)
+        held.end(begun, 4)
+        held._quotas.set(QuotaName.RECORDS_IN_FLIGHT, JANE, 2)
+        assert held.room(JANE) == 2

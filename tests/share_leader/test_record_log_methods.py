@@ -7,6 +7,7 @@ import pytest
 from sharemesh import methods
 from sharemesh.codec.decoded_records import decode_records, encode_records
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.share_leader.partition.read_barrier import ReadBarrier
 from sharemesh.v1 import record_log_pb2 as rl
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import DecodedRecord, Header
@@ -233,6 +234,21 @@ async def explain(w, offset, group="g", topic="foo", partition=0):
         group_id=group, topic_name=topic, partition=partition, offset=offset
     )
     return await w.network.caller().call(methods.EXPLAIN, request, to=LEADER)
+
+
+async def test_explain_of_a_leader_that_ends_meanwhile_is_refused(monkeypatch):
+    async with world() as w:
+        await w.lead(P0)
+        led, real = w.service.partitions.get(P0), ReadBarrier.look
+
+        async def look(barrier):
+            await real(barrier)
+            led.end_hand_over()
+
+        monkeypatch.setattr(ReadBarrier, "look", look)
+        refused = await explain(w, 0)
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not refused.reason
 
 
 async def test_explain_says_of_each_record_why_it_is_not_delivered():

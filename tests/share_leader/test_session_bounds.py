@@ -4,10 +4,12 @@ from dataclasses import asdict
 
 import pytest
 
+from sharemesh import methods
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS, MAX_SIZE
 from sharemesh.domain.share_session import SessionKey
 from sharemesh.serve.roles.share_leader import leader_settings
 from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.v1 import share_leader_pb2 as pb
 from tests.share_leader.world import FOO, TopicPartition, world
 
 P0 = TopicPartition(FOO, 0)
@@ -32,6 +34,25 @@ async def test_one_principal_in_many_groups_leaves_as_many_sessions_to_others():
         assert (await alice.fetch(P0)).error_code == 0
         stream = await w.client("n", "mallory-9", "User:mallory").consume(P0)
         assert (await anext(stream)).error_code == 133
+
+
+async def test_bnd_16_one_principal_holds_no_more_streams_than_its_sessions_can_need():
+    async with world(max_share_sessions=4, max_principal_sessions=2) as w:
+        await w.lead(P0)
+        invented = [w.client(f"m{n}", "g", "User:mallory") for n in range(5)]
+        held = [await each.hold() for each in invented[:4]]
+        refused = await invented[4].caller.stream(methods.HOLD_SESSION, to=w.address)
+        await refused.send(pb.HoldSessionRequest(group_id="g", member_id="m4"))
+        answer = await anext(refused)
+        assert answer.error_code == 133
+        assert "'User:mallory' has 4 HoldSession streams" in answer.error_message
+        with pytest.raises(StopAsyncIteration):
+            await anext(refused)
+        await w.client("alice", "g", "User:alice").hold()
+        await held[0].close()
+        with pytest.raises(StopAsyncIteration):
+            await anext(held[0])
+        await invented[4].hold()
 
 
 def opened(sessions, group, members, principal):
@@ -91,7 +112,10 @@ async def test_a_principal_has_as_many_sessions_in_a_group_as_it_can_ever_have_m
     assert LeaderSettings().max_group_sessions == CLUSTER_CONFIGS[MAX_SIZE].maximum
 
 
-@pytest.mark.parametrize(("callers_have_names", "of_all"), [(True, 4_000), (False, 2_000)])
-def test_a_principal_has_what_is_set_and_others_have_as_much_again(callers_have_names, of_all):
-    settings = leader_settings(2_000, callers_have_names=callers_have_names)
+@pytest.mark.parametrize(
+    ("grpc", "kafka", "of_all"),
+    [(True, False, 4_000), (False, False, 2_000), (False, True, 4_000), (True, True, 4_000)],
+)
+def test_a_principal_has_what_is_set_and_others_have_as_much_again(grpc, kafka, of_all):
+    settings = leader_settings(2_000, callers_have_names=grpc, kafka_clients_have_names=kafka)
     assert (settings.max_principal_sessions, settings.max_share_sessions) == (2_000, of_all)

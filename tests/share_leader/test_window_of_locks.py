@@ -16,7 +16,7 @@ async def test_explain_tells_the_limit_of_locks_from_the_bound_of_runs():
     """WIN-1, WIN-7, WIN-10."""
     async with world() as w:
         await w.lead(P0)
-        await w.configure("g", auto_offset_reset="earliest", in_flight_limit_type="locks")
+        await w.configure("g", auto_offset_reset="earliest")
         await w.clock.advance(SEEN_MS)
         m1 = w.client()
         await m1.join(P0)

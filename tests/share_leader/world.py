@@ -124,12 +124,12 @@ class World(ClusterRecords):
             await self.service.close()
         await super().close()
 
-    def start(self, persister=None, quotas=None, **settings):
+    def start(self, persister=None, quotas=None, record_logs=None, **settings):
         self.service = ShareLeaderService(
             node_id=NodeId("leader-1"),
             clock=self.clock,
             view=self.view,
-            record_logs=EmbeddedRecordLogs(self.disk, self.clock, LogSettings()),
+            record_logs=record_logs or EmbeddedRecordLogs(self.disk, self.clock, LogSettings()),
             persister=persister or self.keeper,
             authorizer=self.rules,
             producer_ids=Counter(),

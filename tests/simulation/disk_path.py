@@ -23,6 +23,11 @@ class DiskPath:
         """The last part."""
         return self._path.rpartition("/")[2]
 
+    def exists(self) -> bool:
+        """Whether there is a file of this name, or a directory with something in it."""
+        parent, _, name = self._path.rpartition("/")
+        return name in self._disk.list(parent)
+
     def is_dir(self) -> bool:
         """Whether anything lies in it."""
         return bool(self._disk.list(self._path))

@@ -390,9 +390,28 @@ async def rights_revoked(faults: Faults) -> None:
     faults.world.tell(f"{reader} may read {words} again")
 
 
+async def leader_drained(faults: Faults) -> None:
+    """SIGTERM of a share leader; now and then it is killed half-way, or another one is."""
+    world = faults.world
+    ready = [node for node in world.role_nodes(Role.SHARE_LEADER) if node.ready]
+    if not ready:
+        return
+    node = faults.rng.choice(ready)
+    world.tell(f"{node.name} drains")
+    faults.happens(leader_drained)
+    drained = world.loop.create_task(node.drain(), context=world.loop.world.context())
+    if faults.rng.random() < 0.3:
+        await faults.pause(0.01, 1.2)
+        victim = faults.rng.choice([node, *(each for each in ready if each is not node)])
+        world.tell(f"{victim.name} is killed in the drain of {node.name}")
+        victim.crash()
+    await drained
+
+
 SPECIAL: dict[str, Fault] = {
     fault.__name__: fault
     for fault in (
+        leader_drained,
         state_cut,
         state_refused,
         state_full,

@@ -131,8 +131,18 @@ class DelayingConsumer(HardConsumer):
             for record in records:
                 if record.delivery_count < DELIVERY_COUNT_LIMIT and self._rng.random() < 0.4:
                     self._say_again(record, AcknowledgeType.RELEASE)
-                    consumer.acknowledge(record, AcknowledgeType.RELEASE, delay=delay)
+                    counted = not delay or self._rng.random() < 0.7
+                    if not counted:
+                        self._hands_back(record)
+                    consumer.acknowledge(
+                        record, AcknowledgeType.RELEASE, delay=delay, counted=counted
+                    )
         await self._commit(consumer, records)
+
+    def _hands_back(self, record: ConsumerRecord) -> None:
+        self.world.event_log.counters["delayed hand-backs"] += 1
+        partition, offset, epoch, count = _grant(record)
+        self.journal.handed_back(self.name, partition, epoch, offset, count)
 
 
 class StoringConsumer(LateConsumer):

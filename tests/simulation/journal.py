@@ -107,6 +107,10 @@ class SimJournal:
         elif (granted_s := self.granted_s.get(handed)) is not None:
             self.entries[-1].fields["granted_ms"] = granted_s * 1_000
 
+    def handed_back(self, who: str, partition: str, epoch: int, offset: int, count: int) -> None:
+        """Say that a member asks for a release that does not count."""
+        self.write(who, "handed_back", p=partition, le=epoch, r=[[offset, offset, count]])
+
     def acknowledged(
         self, who: str, partition: str, kind: str, offsets: Iterable[int], error: str | None
     ) -> None:

@@ -128,6 +128,13 @@ REGRESSIONS = (
         "tests/history/test_checker.py",
     ),
     Regression(
+        "refused",
+        8,
+        "a lock that was handed over ended at the next leader, and its member counted as stalled: "
+        "it had nothing to say, so records waited for ever",
+        "tests/domain/share_partition/test_hand_over.py",
+    ),
+    Regression(
         "trimmed",
         3,
         "checker: what was deleted may have been finished before, and hid what was not",
@@ -139,6 +146,13 @@ REGRESSIONS = (
         "checker: who was looked at, and took nothing, before its quota was raised had a full "
         "second of the new value",
         "tests/simulation/test_rate_checker.py",
+    ),
+    Regression(
+        "tenants",
+        1063,
+        "a Produce that began before its principal had a quota did not tell the debt that others "
+        "of that principal had run up when it ended",
+        "tests/share_leader/test_quotas.py",
     ),
     Regression(
         "mixed",

@@ -9,6 +9,7 @@ from tests.simulation.checkers.endings import judge_endings
 from tests.simulation.checkers.explain import ExplainChecker
 from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.grants import GrantChecker
+from tests.simulation.checkers.hand_overs import HandOverChecker
 from tests.simulation.checkers.metering import MetricsChecker
 from tests.simulation.checkers.unseen import UnseenChecker
 from tests.simulation.disk import UnreadableError
@@ -93,6 +94,7 @@ def run_seed(
     FencingChecker(world).install(patches)
     unseen = UnseenChecker(world, workload.journal)
     unseen.install(patches)
+    HandOverChecker(world, grants, unseen).install(patches)
     workload.install(patches)
     observe(world, patches)
     if stop_early:

@@ -56,9 +56,19 @@ RARE: dict[str, tuple[str, ...]] = {
         "states that began again",
         "writes of deposed leaders",
     ),
-    "delayed_retry": ("records released with a delay", "delays that survived a leader"),
+    "delayed_retry": (
+        "records released with a delay",
+        "delays that survived a leader",
+        "delayed hand-backs",
+    ),
     "stored": ("tokens judged", "effects judged", "writes that a token refused"),
+    "handed_over": (
+        "locks that live on",
+        "acknowledgements of before, after a hand-over",
+        "fault leader_drained",
+    ),
     "held": ("acquisitions past held records", "locks renewed"),
+    "paused": ("pauses", "fetches in a pause", "acknowledgements in a pause", "locks expired"),
     "pruned": ("generations committed, shards", "loaded from a generation", "groups deleted"),
     "unreadable": (
         "fault reads_fail",

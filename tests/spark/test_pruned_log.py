@@ -12,6 +12,7 @@ from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark import __main__ as application
 from sharemesh_spark.__main__ import console
 from sharemesh_spark.commands import COMMANDS, Run
+from sharemesh_spark.kept_files import KeptFiles
 from sharemesh_spark.options import parser
 from sharemesh_spark.reader.data_directory import shard_bounds
 from sharemesh_spark.session import start
@@ -84,7 +85,8 @@ def spark(tmp_path_factory):
 
 
 def figures_of(spark, command, data, *more):
-    run = Run(parser().parse_args([command, str(data), *more]), spark, console(), NOW)
+    args = parser().parse_args([command, str(data), *more])
+    run = Run(args, spark, console(), NOW, KeptFiles(data))
     _, do = COMMANDS[command]
     return json.loads(json.dumps(do(run)))
 

@@ -44,8 +44,12 @@ class RealTopics:
         )
 
     async def topic(self, **configs: str) -> BrokerPartition:
-        """Create a topic of one partition and return it once its leader answers."""
+        """Create a topic of one partition and return it once its leader answers.
+
+        Records of 1970 stay, unless a setting says otherwise: Kafka's own would delete them.
+        """
         name = f"orders-{secrets.token_hex(6)}"
+        configs = {"retention.ms": "-1"} | configs
         await self.brokers.create_topic(NewBrokerTopic(name, 1, 1, configs), timeout_ms=5_000)
         while True:
             try:

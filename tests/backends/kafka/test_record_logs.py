@@ -235,6 +235,30 @@ async def test_offsets_that_compaction_removed_are_passed():
         await log.close()
 
 
+@pytest.mark.parametrize("cache_bytes_max", [0, 1 << 20])
+async def test_a_hole_as_wide_as_what_is_asked_for_is_passed(cache_bytes_max):
+    """KRL-6, KRL-12: a member that wants few records reads no further than so many offsets."""
+    bounds = replace(QUICK, cache_bytes_max=cache_bytes_max)
+    async with kafka_world(bounds, **{"cleanup.policy": "compact"}) as w:
+        for _ in range(4):
+            await w.write(batch(3))
+        await w.write(transactional(7))  # 12, 13
+        await w.write(batch(2))  # 14, 15
+        w.cluster.remove_records("orders", 0, [*range(3, 9), 12, 13])
+        log = await w.open()
+        for committed in (False, True):
+            for offset in (3, 5, 8):
+                read = await log.read(
+                    offset, max_bytes=1 << 20, end_offset=offset + 1, committed=committed
+                )
+                assert [header.base_offset for header in read.headers] == [9]
+        read = await log.read(12, max_bytes=1 << 20, end_offset=13)
+        assert [header.base_offset for header in read.headers] == [14]
+        read = await log.read(2, max_bytes=1 << 20, end_offset=6)
+        assert [header.base_offset for header in read.headers] == [0]
+        await log.close()
+
+
 async def test_the_log_start_moves_when_kafka_moves_it():
     """KRL-7."""
     async with kafka_world() as w:
@@ -433,6 +457,30 @@ async def test_a_partition_is_not_opened_while_nobody_says_how_far_it_was_confir
             await w.open(1)
 
 
+async def test_nothing_is_kept_of_partitions_that_are_led_no_more():
+    """KRL-18: what could not be written is, once the store answers, and then forgotten too."""
+    async with kafka_world() as w:
+        values, key = w.seen._values, w.seen._key(w.partition)
+        await w.write(batch(3))
+        log = await w.open()
+        await w.seen.settle(w.partition)
+        assert list(values._known) == list(values._held) == [key]
+        w.coordination.cut_off = True
+        log._log.saw(1, -1)
+        await log.close()
+        log._log.saw(2, -1)  # as a late answer tells it
+        assert values._known == values._held == {}
+        w.coordination.cut_off = False
+        await w.seen.settle(w.partition)
+        assert (await values._read(key))[1].start == 2
+        assert values._known == values._held == {}
+        for broker in (1, 2, 3):
+            w.cluster.kill(broker)
+        with pytest.raises(LogFailedError):
+            await w.open(2)
+        assert values._known == values._held == {}
+
+
 def test_what_two_leaders_saw_is_the_same_in_any_order():
     """KRL-18."""
     one, two = SeenPartition(3, 0, 90, (40, 50)), SeenPartition(4, 10, 80, (45, 70))
@@ -473,6 +521,29 @@ async def test_a_cluster_that_does_not_tell_epochs_is_read_all_the_same():
 
 
 # ---- a cluster that does not answer -------------------------------------------------------------
+
+
+async def test_a_log_that_ends_below_its_end_untold_is_trouble_until_it_has_passed_it(caplog):
+    """KRL-10: what answers meanwhile, a check or a read before the loss, does not end it."""
+    async with kafka_world(replace(QUICK, cache_bytes_max=0, read_wait_ms=60_000)) as w:
+        w.cluster.unsupported["end_offset_of_epoch"] = None
+        log = await before_the_loss(w)
+        await lose(w, replaced=0)
+        await until(lambda: "ends at offset 3 and had ended at 7" in log.unavailable)
+        followed = log._log
+        for _ in range(2):
+            checks = followed.checks
+            assert (await log.read(0, max_bytes=1, end_offset=3)).headers
+            assert "had ended at 7" in log.unavailable
+            await until(lambda checks=checks: followed.checks > checks)
+            assert "had ended at 7" in log.unavailable
+        assert caplog.text.count("orders-0 cannot be read: Kafka's log ends at offset 3") == 1
+        await w.write(batch(3))
+        await until(lambda: "ends at offset 6" in log.unavailable)
+        await w.write(batch(3))
+        await until(lambda: not log.unavailable)
+        assert (log.high_watermark, log.damage) == (9, None)
+        await log.close()
 
 
 async def test_a_partition_that_cannot_be_read_says_why_and_goes_on_by_itself():

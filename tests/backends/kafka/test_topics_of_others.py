@@ -6,11 +6,16 @@ import struct
 import pytest
 from confluent_kafka import Producer
 
+from sharemesh.backends.kafka.record_logs.fetched_batches import whole_batches
 from sharemesh.codec.batch_frame import TRANSACTIONAL
 from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.share_partition.events import AcquireMode
 from tests.aborted import aborted_in
 from tests.backends.kafka.real_topics import real_topics
 from tests.backends.kafka.record_log_world import all_read, batch, until, values_of
+from tests.share_leader.test_compacted_topics import consume
+from tests.share_leader.world import world
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -21,11 +26,11 @@ async def topics(kafka_broker):
         yield topics
 
 
-async def send(topics, where, values, **settings):
+async def send(topics, where, values, *, key=b"k", **settings):
     """Write with Kafka's own client, and wait until all of it is confirmed."""
     producer = Producer({"bootstrap.servers": topics.bootstrap, "linger.ms": 50, **settings})
     for value in values:
-        producer.produce(where.topic, value, key=b"k", partition=0)
+        producer.produce(where.topic, value, key=key, partition=0)
     await asyncio.to_thread(producer.flush, 30)
 
 
@@ -144,3 +149,39 @@ async def test_a_batch_larger_than_every_bound_comes_whole(topics):
     assert len(read.records) > 10 << 20
     assert await values(log) == [large, b"small"]
     await log.close()
+
+
+async def test_a_group_that_wants_one_record_at_a_time_passes_a_hole_of_compaction(topics):
+    """KRL-6: a gap of 600 offsets, wider than what any fetch asks for."""
+    where = await topics.topic(
+        **{
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+            "max.compaction.lag.ms": "100",
+            "min.compaction.lag.ms": "0",
+        }
+    )
+    await send(topics, where, [b"first"], key=b"another key")
+    await send(topics, where, [b"%d" % n for n in range(700)], **{"batch.num.messages": 100})
+    await asyncio.sleep(0.2)  # segments roll by their age: there is no state to wait for
+    await send(topics, where, [b"last"])
+    async with asyncio.timeout(90):  # the cleaner looks each 15 s
+        while (await first_batch(topics, where, 1)).base_offset == 1:
+            await asyncio.sleep(0.3)
+    async with world(manual=False, record_logs=topics.logs) as w:
+        partition = TopicPartition(where.topic_id, 0)
+        await w.create_topic(where.topic_id, where.topic, 1)
+        await w.lead(partition)
+        client = w.client()
+        await client.join(partition)
+        found = await consume(client, partition, 3, 1, AcquireMode.RECORD_LIMIT)
+        assert found == [0, 601, 602]
+
+
+async def first_batch(topics, where, offset):
+    """Return the first batch from an offset on, as the broker has it now."""
+    fetched = await topics.brokers.fetch(where, offset, max_bytes=1)
+    part, problem = whole_batches(fetched.records, offset)
+    assert not problem
+    return part.frames[0]

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from multiprocessing.synchronize import Event
+from multiprocessing.synchronize import Barrier, Event
 from typing import Any
 
 from sharemesh.client import ShareConsumer, connect
@@ -38,11 +38,13 @@ def _member(
     topic: str,
     group: str,
     found: "multiprocessing.Queue[Any]",
+    started: Barrier,
     stop: Event,
     *,
     bulk: bool,
 ) -> None:
     with connect(bootstrap).share_consumer(group) as consumer:
+        started.wait(PATIENCE_S)
         consumer.subscribe([topic])
         while not stop.is_set():
             if bulk:
@@ -69,6 +71,7 @@ def consume(
 ) -> dict[str, object]:
     """``poll`` in a loop with implicit acknowledgement; each member is a process.
 
+    Nobody joins before all processes have started: Java's members have a warm machine, too.
     The group is one that is set up already, or a new one that begins with the first record.
     """
     if not group:
@@ -77,11 +80,10 @@ def consume(
             admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
     context = multiprocessing.get_context("spawn")
     found: multiprocessing.Queue[Any] = context.Queue()
-    stop = context.Event()
+    started, stop = context.Barrier(members), context.Event()
+    arguments = (bootstrap, topic, group, found, started, stop)
     processes = [
-        context.Process(
-            target=_member, args=(bootstrap, topic, group, found, stop), kwargs={"bulk": bulk}
-        )
+        context.Process(target=_member, args=arguments, kwargs={"bulk": bulk})
         for _ in range(members)
     ]
     for process in processes:

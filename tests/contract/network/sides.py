@@ -4,13 +4,16 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from weakref import WeakKeyDictionary
 
 from sharemesh.backends.local.clock import SystemClock
+from sharemesh.methods import DRAIN_NODE
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.testing.network import LocalNetwork
+from sharemesh.v1 import admin_pb2
 from tests.simulation.loop import Process, SimLoop
 from tests.simulation.network import SimNetwork
 
@@ -82,6 +85,55 @@ class GrpcSide:
         await self.relay.stop()
 
 
+class CarryingServer(GrpcServer):
+    """All its unary methods are carried."""
+
+    def offer(self, method, handler) -> None:
+        super().offer(replace(method, is_carried=True), handler)
+
+
+class CarriedCaller(GrpcCaller):
+    """Makes its calls on a stream, which it waits for."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(SystemClock())
+        self.here = f"127.0.0.1:{port}"
+
+    async def call(self, method, request, *, to, timeout_ms=None):
+        if to == self.here:
+            await self.carried(to)
+        return await super().call(
+            replace(method, is_carried=True), request, to=to, timeout_ms=timeout_ms
+        )
+
+    async def carried(self, to: str) -> None:
+        """Return once calls to this address are carried."""
+        warm = replace(DRAIN_NODE, is_carried=True)
+        while self._peer("", to).carriage.carrier(self._headers) is None:
+            await super().call(warm, admin_pb2.DrainNodeRequest(), to=to)
+
+
+class CarriedSide(GrpcSide):
+    """gRPC with all calls as messages of one stream (CAR-1)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listener = CarryingServer()
+
+    async def start(self) -> str:
+        async def drained(request, context):
+            return admin_pb2.DrainNodeResponse()
+
+        self.listener.offer(DRAIN_NODE, drained)
+        address = await super().start()
+        self.port = int(address.rpartition(":")[2])
+        return address
+
+    def caller(self):
+        self.callers.append(CarriedCaller(self.port))
+        return self.callers[-1]
+
+
 class LocalSide:
     nowhere = "nowhere:1"
 
@@ -135,7 +187,7 @@ class SimSide:
             await caller.close()
 
 
-Side = GrpcSide | LocalSide | SimSide
+Side = GrpcSide | CarriedSide | LocalSide | SimSide
 _SIDES: WeakKeyDictionary[asyncio.AbstractEventLoop, type[Side]] = WeakKeyDictionary()
 
 
@@ -157,6 +209,7 @@ def side_of(loop: asyncio.AbstractEventLoop) -> Side:
 
 FACTORIES = {
     "grpc": _factory(GrpcSide, asyncio.new_event_loop),
+    "carried": _factory(CarriedSide, asyncio.new_event_loop),
     "local": _factory(LocalSide, asyncio.new_event_loop),
     "simulated": _factory(SimSide, lambda: SimLoop(Random(1))),
 }

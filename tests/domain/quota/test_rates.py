@@ -51,12 +51,11 @@ def test_quo_5_a_rate_of_few_records_is_kept_too():
 def test_quo_5_who_was_idle_has_one_second_and_no_more():
     account = RateAccount(RATE, 0)
     assert account.is_open(10 * MINUTE_MS)
-    account.end(0, int(RATE), 10 * MINUTE_MS)
-    assert not account.owes
+    assert not account.end(0, int(RATE), 10 * MINUTE_MS)
     assert account.debt_ms(10 * MINUTE_MS) == 0
-    account.end(0, int(RATE), 10 * MINUTE_MS)
-    assert account.owes
+    assert account.end(0, int(RATE), 10 * MINUTE_MS)
     assert account.debt_ms(10 * MINUTE_MS) == 1_000
+    assert account.debt_ms(10 * MINUTE_MS + 1_000) == 0, "paid by time"
 
 
 def test_quo_5_the_debt_of_a_large_batch_is_paid_by_time_alone():
@@ -76,6 +75,14 @@ def test_quo_5_what_is_reserved_is_not_taken_twice():
     account.end(800, 10, 0)
     assert account.is_open(0)
     assert account.debt_ms(0) == 0
+
+
+def test_quo_5_a_debt_is_paid_by_time_alone():
+    account = RateAccount(1_000.0, 0)
+    account.end(0, 11_000, 0)
+    assert account.debt_ms(4_000) == 6_000
+    assert account.debt_ms(10_000) == 0
+    assert account.debt_ms(20_000) == 0
 
 
 def test_quo_5_a_new_rate_holds_from_its_moment_and_pays_the_old_debt():

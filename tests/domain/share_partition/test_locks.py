@@ -8,6 +8,7 @@ from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId
+from sharemesh.domain.quota.counts import HeldRecords
 from sharemesh.domain.share_partition.cache.record_status import DEAD_LOCKS_KEPT, Lock, LockIndex
 from sharemesh.domain.share_partition.effects import WakeAt, WriteState
 from sharemesh.domain.share_partition.events import (
@@ -15,6 +16,7 @@ from sharemesh.domain.share_partition.events import (
     AcknowledgementBatch,
     Acquire,
     AcquireMode,
+    Fence,
     Initialize,
     LogBatch,
     StateRead,
@@ -45,9 +47,11 @@ class Locked:
         self.machine.validate()
         return effects
 
-    def acquire(self, member, first, last):
+    def acquire(self, member, first, last, tally=None):
         batch = LogBatch(first, last)
-        self.step(Acquire(1, member, AcquireMode.BATCH_OPTIMIZED, 500, 500, first, (batch,)))
+        self.step(
+            Acquire(1, member, AcquireMode.BATCH_OPTIMIZED, 500, 500, first, (batch,), tally=tally)
+        )
 
     def acknowledge(self, member, first, last, kind=AcknowledgeType.ACCEPT):
         self.step(Acknowledge(1, member, (AcknowledgementBatch(first, last, (kind,)),)))
@@ -74,6 +78,18 @@ def test_what_an_interrupted_expiry_left_and_its_member_accepted_is_no_deadline(
     assert locked.machine.next_deadline_ms == LOCK_MS
     locked.acknowledge(M1, 3, 4)
     assert locked.machine.next_deadline_ms is None
+
+
+def test_quo_12_locks_of_a_leader_that_is_fenced_make_room_at_once():
+    told = []
+    waits, others = HeldRecords("User:jane", told.append), HeldRecords("User:joe", told.append)
+    locked = Locked()
+    locked.acquire(M1, 0, 4, waits)
+    locked.acquire(M2, 5, 9, others)
+    waits.is_awaited = True
+    locked.step(Fence())
+    assert (waits.count, others.count) == (0, 0)
+    assert told == ["User:jane"], "nobody else waits for room"
 
 
 def test_a_refused_renewal_leaves_no_lock_without_records():

@@ -4,7 +4,7 @@ import pytest
 
 from sharemesh.domain.delivery_state import AcknowledgeType, DeliveryState
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.group_config import GroupConfig, InFlightLimitType
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.cache.indexes import (
     STALE_BATCHES_KEPT,
@@ -111,7 +111,9 @@ def test_records_around_one_that_was_renewed_before_are_renewed_together():
 
 def test_holes_that_the_log_lost_leave_the_window_while_all_locks_are_taken():
     held = 100
-    config = GroupConfig(partition_max_record_locks=held)
+    config = GroupConfig(
+        partition_max_record_locks=held, in_flight_limit_type=InFlightLimitType.SPAN
+    )
     machine = SharePartition(KEY, 0, config)
     step(machine, Initialize())
     end = held + 10

@@ -85,6 +85,21 @@ def test_what_the_limit_archived_is_told_to_the_store_with_the_start_offset_behi
     assert third.batches == again.batches
 
 
+def test_it_is_known_why_until_it_is_written_again():
+    driven = Driven()
+    for _ in range(LIMIT):
+        driven.acquire()
+        accept = AcknowledgementBatch(0, 4, (AcknowledgeType.ACCEPT,))
+        (acknowledging,) = driven.writes(Acknowledge(2, M1, (accept,)))
+        (expired,) = driven.expire()
+        driven.step(StateWritten(expired.write_id))
+        driven.step(StateWritten(acknowledging.write_id, AWAY))
+    assert driven.machine.unwritten_cause(0) is Cause.DELIVERY_LIMIT
+    assert driven.machine.unwritten_cause(5) is Cause.UNSPECIFIED
+    driven.writes(WriteAgain())
+    assert driven.machine.unwritten_cause(0) is Cause.UNSPECIFIED
+
+
 def test_a_write_that_fails_again_is_still_due():
     driven = Driven()
     driven.acquire()

@@ -95,6 +95,9 @@ class Stage:
 
     work: Path
     addresses: dict[str, str] = field(default_factory=dict)
+    kafka: str = ""
+    """Where clients of Kafka reach the share leader."""
+
     hidden: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
     """What may not be told to others, by what it is, in all forms that it has."""
 
@@ -359,6 +362,8 @@ def _command(work: Path) -> list[str]:
         "tls-authority": work / "ca.crt",
         "authorizer": "acl",
         "super-users": f"User:{SERVERS},User:root",
+        "kafka-listener": "127.0.0.1:0",
+        "kafka-listener-sasl-mechanisms": "PLAIN,SCRAM-SHA-512",
         "stop-timeout-ms": 5_000,
     }
     command = [sys.executable, "-m", "sharemesh.cli", "up", "--plain"]
@@ -382,6 +387,7 @@ async def _ready(made: Stage, up: asyncio.subprocess.Process) -> None:
                 if each["address"] and each["state"] == "ready"
             }
             made.addresses = {role: ready[role] for role in ROLES if role in ready}
+            made.kafka = next(iter(run["kafka_bootstrap"]), "")
     while loop.time() - began < START_TIMEOUT_S:
         try:
             async with made.client("root").async_admin() as admin:

@@ -20,6 +20,7 @@ FAMILIES = (
     "joining",
     "writing",
     "administering",
+    "kafka_frames",
 )
 for family in FAMILIES:
     importlib.import_module(f"tests.faults.abuse.{family}")

@@ -4,19 +4,29 @@ import asyncio
 import io
 import socket
 import struct
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as OffsetPartition
-from confluent_kafka.admin import AdminClient
-from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from sharemesh.kafka.messages import entity_of
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its own files so
+    from kafka import TopicPartition
+    from kafka.admin import KafkaAdminClient
 
 METADATA_S = 5
 HEALTHY_S = 90
@@ -72,6 +82,13 @@ class BrokerAdmin:
         """Have records of partitions deleted below offsets."""
         wanted = [OffsetPartition(topic, number, end) for number, end in ends.items()]
         for future in self._client.delete_records(wanted).values():
+            await asyncio.to_thread(future.result, METADATA_S)
+
+    async def set_config(self, topic: str, name: str, value: str) -> None:
+        """Set one setting of a topic."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        for future in self._client.incremental_alter_configs([resource]).values():
             await asyncio.to_thread(future.result, METADATA_S)
 
     async def throttle(self, client_id: str, bytes_a_second: float | None) -> None:

@@ -18,6 +18,7 @@ from tests.etcd_server import EtcdServer, free_port
 from tests.faults.brokers import rights
 from tests.faults.brokers.broker_admin import BrokerAdmin
 from tests.faults.brokers.frame_proxy import FrameProxy
+from tests.faults.namespaces import Namespaces
 from tests.faults.steady import Size, SteadyLoad, steady_load
 from tests.faults.trials import ROOT, Outcome
 from tests.history.journal import now_ms
@@ -47,6 +48,7 @@ class Scene:
         proxied: Frames between Sharemesh and the brokers pass a proxy.
         guarded: Sharemesh logs in, and may do what ACLs allow it.
         disk_mib: The last broker has a disk of its own of that size; 0: it has not.
+        apart: Each broker is in a network namespace of its own.
         size: The load.
     """
 
@@ -54,6 +56,7 @@ class Scene:
     proxied: bool = False
     guarded: bool = False
     disk_mib: int = 0
+    apart: bool = False
     size: Size = SIZE
 
 
@@ -69,6 +72,7 @@ class BrokerLoad:
     admin: BrokerAdmin
     etcd: EtcdServer
     proxy: FrameProxy | None
+    net: Namespaces | None
     rng: random.Random
     parts: list[str] = field(default_factory=list)
     """What each wait for new deliveries was made of."""
@@ -150,7 +154,9 @@ async def series(trials: Sequence[Trial], seed: int, scene: Scene) -> Outcome:
         await etcd.start()
         stack.callback(etcd.stop)
         between = [free_port() for _ in range(scene.brokers)] if scene.proxied else []
-        kafka = stack.enter_context(_brokers(folder / "brokers", scene, between))
+        net = stack.enter_context(Namespaces()) if scene.apart else None
+        places = [] if net is None else [net.add() for _ in range(scene.brokers)]
+        kafka = stack.enter_context(_brokers(folder / "brokers", scene, between, places))
         proxy = None
         if scene.proxied:
             proxy = FrameProxy(random.Random(seed), between, kafka.ports["PROXIED"])
@@ -176,7 +182,7 @@ async def series(trials: Sequence[Trial], seed: int, scene: Scene) -> Outcome:
             kept=ROOT / "build" / "faults" / f"kafka-{trials[0].__name__}-{seed}",
         )
         async with steady_load(scene.size, seed, serve=serve, up=UP, mesh=mesh) as steady:
-            load = BrokerLoad(steady, kafka, admin, etcd, proxy, rng)
+            load = BrokerLoad(steady, kafka, admin, etcd, proxy, net, rng)
             for trial in trials:
                 await load.settled()
                 at_ms = now_ms()
@@ -190,7 +196,7 @@ async def series(trials: Sequence[Trial], seed: int, scene: Scene) -> Outcome:
                 await proxy.settled()
                 notes.append(str(dict(proxy.happened)))
             logs = steady.loaded.cluster.logs
-            steady.violations += await asyncio.to_thread(_loud, logs, load.excused)
+            steady.violations += await asyncio.to_thread(loud, logs, load.excused)
     notes.append(f"{steady.late} acknowledgements came too late to change anything")
     return Outcome(tuple(steady.violations), tuple(times), "; ".join(notes), trials=len(trials))
 
@@ -202,7 +208,7 @@ def _listener(scene: Scene) -> str:
 
 
 def _brokers(
-    folder: Path, scene: Scene, between: Sequence[int]
+    folder: Path, scene: Scene, between: Sequence[int], places: Sequence[tuple[str, str]]
 ) -> AbstractContextManager[RealBrokers]:
     settings: dict[str, object] = {**QUICK, "broker.session.timeout.ms": SESSION_MS}
     if scene.guarded:
@@ -215,10 +221,11 @@ def _brokers(
         listeners=() if listener == "CLIENT" else (listener,),
         advertised={listener: between} if scene.proxied else {},
         disk_mib=scene.disk_mib,
+        places=places,
     )
 
 
-def _loud(logs: Path, excused: Sequence[str]) -> list[str]:
+def loud(logs: Path, excused: Sequence[str] = ()) -> list[str]:
     """Return what processes said that none says in a trial that loses nothing."""
     found = [
         f"{path.name}: {line.strip()[:400]}"

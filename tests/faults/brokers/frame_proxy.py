@@ -1,6 +1,6 @@
-"""Stands between Sharemesh and brokers and handles chosen frames badly: late, doubled, cut, lost.
+"""Stands before servers of Kafka's protocol and handles chosen frames badly: late, cut, lost.
 
-Brokers advertise its ports on one listener; whoever is told of that listener talks through it, and
+Servers advertise its ports on one listener; whoever is told of that listener talks through it, and
 everybody else does not.
 """
 
@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
 LIMIT = 4 * 1024 * 1024
+LOCALHOST = "127.0.0.1"
 PRODUCE_KEY, FETCH_KEY = 0, 1
 LATE_TRY_S = 8
 
@@ -31,9 +32,14 @@ class Mishap(Enum):
     ANSWER_LATE = "answer late"  # done; the answer and all behind it come late
     REQUEST_CUT = "request cut"  # half of it reaches the broker, then both connections end
     ANSWER_CUT = "answer cut"  # half of the answer comes, then the connection ends
+    ANSWER_HALVED = "answer halved"  # half of the answer comes, and the rest of it late
 
 
 WRITES_ONLY = frozenset({Mishap.LATE, Mishap.DOUBLED})
+CUT_SHORT = frozenset({Mishap.ANSWER_LOST, Mishap.ANSWER_CUT})
+HALVED = frozenset({Mishap.ANSWER_CUT, Mishap.ANSWER_HALVED})
+Seen = Callable[[int, bytes, bytes, bool], None]
+"""Hears of each answer: the number of its server, request, answer, whether it is passed whole."""
 
 
 class FrameProxy:
@@ -43,12 +49,25 @@ class FrameProxy:
         rng: Chooses.
         ports: Where to listen, one for each broker.
         targets: The ports of the brokers.
+        host: Where to listen.
+        seen: Hears of each answer.
     """
 
-    def __init__(self, rng: random.Random, ports: Sequence[int], targets: Sequence[int]) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        ports: Sequence[int],
+        targets: Sequence[int],
+        *,
+        host: str = LOCALHOST,
+        seen: Seen | None = None,
+    ) -> None:
         self._rng = rng
         self._ports = ports
         self._targets = targets
+        self._host = host
+        self._relays: dict[_Relay, None] = {}
+        self.seen = seen
         self._servers: list[asyncio.Server] = []
         self._later: set[asyncio.Task[None]] = set()
         self.mishaps: tuple[Mishap, ...] = ()
@@ -58,9 +77,9 @@ class FrameProxy:
         self.happened: Counter[str] = Counter()
 
     async def __aenter__(self) -> "FrameProxy":
-        for port, target in zip(self._ports, self._targets, strict=True):
+        for number, port in enumerate(self._ports):
             self._servers.append(
-                await asyncio.start_server(self._handler(target), "127.0.0.1", port, limit=LIMIT)
+                await asyncio.start_server(self._handler(number), self._host, port, limit=LIMIT)
             )
         return self
 
@@ -76,14 +95,27 @@ class FrameProxy:
         while self._later:
             await asyncio.wait(self._later)
 
-    def _handler(self, target: int) -> Callable[..., Awaitable[None]]:
+    def cut(self) -> int:
+        """End all connections now, wherever their frames are; return how many there were."""
+        relays = list(self._relays)
+        for relay in relays:
+            relay.end()
+        return len(relays)
+
+    def _handler(self, number: int) -> Callable[..., Awaitable[None]]:
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            target = self._targets[number]
             try:
-                up = await asyncio.open_connection("127.0.0.1", target, limit=LIMIT)
+                up = await asyncio.open_connection(LOCALHOST, target, limit=LIMIT)
             except OSError:
                 writer.transport.abort()
                 return
-            await _Relay(self, (reader, writer), up).run()
+            relay = _Relay(self, number, (reader, writer), up)
+            self._relays[relay] = None
+            try:
+                await relay.run()
+            finally:
+                del self._relays[relay]
 
         return handle
 
@@ -121,7 +153,7 @@ class FrameProxy:
 
 async def _landed(frame: bytes, target: int) -> bool:
     """Send a Produce request to a broker; return whether it wrote the batch."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", target, limit=LIMIT)
+    reader, writer = await asyncio.open_connection(LOCALHOST, target, limit=LIMIT)
     try:
         writer.write(frame)
         (size,) = struct.unpack(">i", await reader.readexactly(4))
@@ -142,11 +174,12 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class _Relay:
     """One connection and the one behind it."""
 
-    def __init__(self, proxy: FrameProxy, client: Ends, broker: Ends) -> None:
+    def __init__(self, proxy: FrameProxy, number: int, client: Ends, broker: Ends) -> None:
         self._proxy = proxy
+        self._number = number
         self._client = client
         self._broker = broker
-        self._expected: asyncio.Queue[Mishap | None] = asyncio.Queue()
+        self._expected: asyncio.Queue[tuple[Mishap | None, bytes]] = asyncio.Queue()
 
     async def run(self) -> None:
         """Pass frames on until one side ends."""
@@ -158,9 +191,10 @@ class _Relay:
         finally:
             back.cancel()
             await asyncio.gather(back, return_exceptions=True)
-            self._end()
+            self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End both connections."""
         self._client[1].transport.abort()
         self._broker[1].transport.abort()
 
@@ -178,7 +212,7 @@ class _Relay:
                 self._broker[1].write(frame[: len(frame) // 2])
                 await self._broker[1].drain()
                 return
-            self._expected.put_nowait(what)
+            self._expected.put_nowait((what, frame))
             self._broker[1].write(frame)
             await self._broker[1].drain()
 
@@ -186,21 +220,27 @@ class _Relay:
         try:
             while True:
                 frame = await _frame(self._broker[0])
-                what = self._expected.get_nowait()
+                what, request = self._expected.get_nowait()
+                if self._proxy.seen is not None:
+                    self._proxy.seen(self._number, request, frame, what not in CUT_SHORT)
                 if what is Mishap.ANSWER_LOST:
                     return
                 if what is Mishap.ANSWER_LATE:
                     await asyncio.sleep(self._proxy.delay_s())
-                if what is Mishap.ANSWER_CUT:
-                    self._client[1].write(frame[: len(frame) // 2])
+                if what in HALVED:
+                    half, frame = frame[: len(frame) // 2], frame[len(frame) // 2 :]
+                    self._client[1].write(half)
                     await self._client[1].drain()
+                if what is Mishap.ANSWER_CUT:
                     return
+                if what is Mishap.ANSWER_HALVED:
+                    await asyncio.sleep(self._proxy.delay_s())
                 self._client[1].write(frame)
                 await self._client[1].drain()
         except (OSError, EOFError):
             pass
         finally:
-            self._end()
+            self.end()
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:

@@ -12,6 +12,10 @@ PAUSE_S = 0.3
 BYTES_A_SECOND = 4_000.0  # of each broker; the load needs about ten times as much
 THROTTLED_S = 10.0
 DENIED_S = 10.0
+BLIPS = 8
+BLIP_S = (0.2, 1.5)
+CODECS = ("gzip", "zstd", "lz4", "snappy", "producer")
+CODEC_S = 2.0
 DENIAL = "TOPIC_AUTHORIZATION_FAILED"
 
 
@@ -64,3 +68,35 @@ async def rights_revoked(load: BrokerLoad) -> tuple[float, str]:
         await load.settled()
     told = ", ".join(f"{what} {ms:.0f} ms" for (_, what), ms in zip(denied, times, strict=True))
     return max(times), f"{told}; longest"
+
+
+async def rights_blip(load: BrokerLoad) -> tuple[float, str]:
+    """One right after the other is gone for a moment, as where rules are replaced one by one.
+
+    Counted from the last return: nobody may take a refusal for the end of a topic.
+    """
+    states, records = load.state_topic, load.topic
+    rights_of = [(states, each) for each in ("DESCRIBE", "READ", "WRITE")]
+    rights_of += [(records, each) for each in ("DESCRIBE", "READ")]
+    for _ in range(BLIPS):
+        topic, operation = load.rng.choice(rights_of)
+        rule = (load.brokers.bootstrap, topic, operation)
+        await asyncio.to_thread(rights.take_away, *rule)
+        try:
+            await asyncio.sleep(load.rng.uniform(*BLIP_S))
+        finally:
+            await asyncio.to_thread(rights.give_back, *rule)
+        await asyncio.sleep(PAUSE_S)
+    return await load.until_fresh(now_ms(), load.marks()), f"{BLIPS} blips, after the last"
+
+
+async def compression_switched(load: BrokerLoad) -> tuple[float, str]:
+    """Somebody lets the brokers compress both topics, with each codec in turn, and stops that."""
+    at_ms = now_ms()
+    for codec in CODECS:
+        for topic in (load.topic, load.state_topic):
+            await load.admin.set_config(topic, "compression.type", codec)
+        await asyncio.sleep(CODEC_S)
+        await load.until_fresh(now_ms(), load.marks())
+    last_ms = await load.until_fresh(now_ms(), load.marks())
+    return last_ms, f"{len(CODECS)} settings in {now_ms() - at_ms:.0f} ms, after the last"

@@ -149,8 +149,8 @@ class Node:
         file.write_text(text)
         arguments = [
             text.replace("$(POD_NAME)", meta["name"])
-            for text in pod["spec"]["containers"][0]["args"]
-            if not text.startswith(("--config", "--advertised"))
+            for text in arguments_of(pod)
+            if not text.startswith(("--config", "--advertised", "--kafka-listener"))
         ]
         parser = argparse.ArgumentParser()
         add_serve_flags(parser)
@@ -163,6 +163,13 @@ class Node:
             "--metrics-port=-1",
             "--drain-timeout-ms=2000",
         ]
+        if any(text.startswith("--kafka-listener-port") for text in arguments_of(pod)):
+            here.append("--kafka-listener-port=0")
         flags = vars(parser.parse_args([*arguments, *here]))
         given = {name: value for name, value in flags.items() if value is not None}
         return serve_settings(given, {}, read_file(file))
+
+
+def arguments_of(pod):
+    """Return the arguments of a role's process."""
+    return pod["spec"]["containers"][0]["args"]

@@ -31,7 +31,6 @@ NEVER_HERE = {
     Reason.GROUP_NOT_SEEN,
     Reason.OPEN_TRANSACTION,
     Reason.DAMAGED,
-    Reason.PAUSED,
     Reason.RUNS_LIMIT,
     Reason.STORAGE_UNAVAILABLE,
 }
@@ -70,6 +69,8 @@ class ExplainChecker:
         low, high = machine.start_offset - BELOW, machine.end_offset + ABOVE
         offset = max(0, self._rng.randint(low, high))
         led: Any = runner._on_ended.__self__  # type: ignore[attr-defined]
+        if led._handing_over is not None:  # it decides nothing more, not even that a lock is over
+            return  # (HND-4), for a second at most; then it answers nobody
         try:
             record = machine.state_at(offset)
             reason = why(led, runner, record, offset)
@@ -99,7 +100,8 @@ class ExplainChecker:
             return "" if is_so else f"the share partition is {runner.phase.name}"
         if reason is Reason.STORAGE_UNAVAILABLE and runner.log.unavailable:
             return ""
-        if reason in NEVER_HERE:
+        is_never = reason is Reason.PAUSED and not runner.config.paused
+        if is_never or reason in NEVER_HERE:
             return "nothing in this run makes it so"
         if offset < runner.machine.start_offset:
             is_done = reason is Reason.BELOW_START_OFFSET or reason in DONE
@@ -174,6 +176,8 @@ def _problem_of_waiting(
     if led.draining or reason is Reason.DRAINING:
         is_so = led.draining and reason is Reason.DRAINING
         return "" if is_so else f"draining: {led.draining}"
+    if runner.config.paused:
+        return "the group is paused"
     waits, position = [], machine.start_offset
     views = [each for each in machine.record_states() if each.last_offset >= position]
     for view in views:

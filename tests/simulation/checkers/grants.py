@@ -68,6 +68,7 @@ class Grant:
         hand_backs: Uncounted releases of the offset in a row, before this grant.
         state: What it is for good, if that is known.
         cause: What ended it before this leader, as the stored state says.
+        epoch: Of the leader that granted it, if it was handed over since; else 0.
     """
 
     member: str
@@ -82,6 +83,7 @@ class Grant:
     hand_backs: int = 0
     state: DeliveryState | None = None
     cause: Cause = Cause.UNSPECIFIED
+    epoch: int = 0
 
     def may_be_uncounted(self) -> bool:
         """Whether an uncounted release of it does not count (HBK-4, HBK-5)."""
@@ -152,6 +154,15 @@ class GrantChecker:
     def grant_of(self, machine: SharePartition, offset: int) -> Grant | None:
         """Return the last grant of an offset by this machine."""
         return self._grants.get(id(machine), {}).get(offset)
+
+    def takes_over(self, machine: SharePartition, offset: int, grant: Grant) -> None:
+        """A lock that another leader granted lives on in this machine."""
+        self._grants[id(machine)][offset] = grant
+
+    def was_taken_over(self, machine: SharePartition, offset: int, epoch: int) -> bool:
+        """Return whether the last grant of an offset was handed over from an epoch."""
+        grant = self.grant_of(machine, offset)
+        return grant is not None and grant.epoch == epoch
 
     def held_now(self, grant: Grant, machine: SharePartition) -> bool:
         """Whether a lock that nobody ended must still run."""
@@ -405,7 +416,9 @@ class GrantChecker:
                 continue
             if not grant.ended and not refused and _holds(machine, event.member_id, offset):
                 self._say(machine, offset, f"stays with {grant.member}, who left", PROGRESS)
-            grant.ended = grant.left = grant.unsure = True
+            # What it asked for before it left is decided by that request's own write.
+            grant.unsure |= not grant.ended
+            grant.ended = grant.left = True
 
     def _named(
         self, machine: SharePartition, event: Acknowledge

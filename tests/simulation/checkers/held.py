@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.quota.names import QuotaName
 from sharemesh.domain.share_partition.effects import RecordsAcquired
-from sharemesh.domain.share_partition.events import Acquire, Fence
+from sharemesh.domain.share_partition.events import Acquire, Fence, HandOver, StateRead
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_session import ShareSessions
 from sharemesh.serve.process.quota_listener import QuotaListener
@@ -133,7 +133,9 @@ class HeldChecker:
             granted = checker._granted.setdefault(PROCESS.get(), {})
             if isinstance(event, Acquire):
                 checker._note(granted, machine, effects)
-            elif isinstance(event, Fence):
+            elif isinstance(event, StateRead):
+                checker._take_over(granted, machine, event)
+            elif isinstance(event, Fence | HandOver):
                 for grant in [each for each in granted if each[0] is machine]:
                     del granted[grant]
             return effects
@@ -180,6 +182,19 @@ class HeldChecker:
                 if taker is not None and taker.is_bound:
                     granted[machine, offset] = taker.principal
 
+    def _take_over(
+        self, granted: dict[_Grant, str], machine: SharePartition, event: StateRead
+    ) -> None:
+        """Locks of before count here, if their principal is bound now."""
+        for lock in event.handed_over:
+            if self._rates.limit(QuotaName.RECORDS_IN_FLIGHT, lock.principal) is None:
+                continue
+            for offset in range(lock.first_offset, lock.last_offset + 1):
+                if (found := machine.state_at(offset)) and found.member_id == lock.member_id:
+                    self._counters["records in flight that were handed over"] += 1
+                    granted[machine, offset] = lock.principal
+                    self._busy[PROCESS.get(), lock.principal].beyond += 1  # beside a fetch
+
     def _held(self, process: Process, principal: str) -> int:
         """Return how many records of a principal have locks that count."""
         granted = self._granted.setdefault(process, {})
@@ -205,8 +220,8 @@ class HeldChecker:
     def _compare(self, process: Process, pacing: LeaderPacing) -> None:
         quota = pacing._in_flight
         granted = self._granted.get(process, {})
-        for principal in dict.fromkeys([*quota._held._counts, *granted.values()]):
-            counted, held = quota._held.of(principal), self._held(process, principal)
+        for principal in dict.fromkeys([*quota._held, *granted.values()]):
+            counted, held = quota.held(principal), self._held(process, principal)
             self._counters["counts of records in flight judged"] += 1
             if counted != held:
                 text = f"{process} counts {counted} records in flight of {principal}, not {held}"

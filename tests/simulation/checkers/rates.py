@@ -18,6 +18,8 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.quota.bounds import QuotaBounds
 from sharemesh.domain.quota.names import EntityType, QuotaEntity, QuotaName
 from sharemesh.share_leader.pacing import LeaderPacing
+from sharemesh.share_leader.partition.led_partitions import LedPartition
+from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
 from sharemesh.share_leader.requests.acknowledgements import Acknowledgements
 from sharemesh.share_leader.requests.acquisition import FetchAcquisition
 from sharemesh.share_leader.requests.produce import Produce
@@ -34,7 +36,9 @@ TOLERANCE_MS = 2
 DELAY_MAX_S = 0.01
 Values = dict[QuotaEntity, Mapping[QuotaName, float]]
 
+HAND_OVERS_S = 2.1  # what one request waits for at most, at an old leader and at a next one
 _FINISHING_S: ContextVar[list[float]] = ContextVar("finishing")
+_HANDED_OVER_S: ContextVar[list[float]] = ContextVar("handed_over")
 _APPENDED: ContextVar[list[bool]] = ContextVar("appended")
 
 
@@ -213,7 +217,7 @@ class RateChecker:
                 checker._produced(context.principal, response, appended=bool(appended))
             return response
 
-        async def append_all(produce, request, context):
+        async def append_all(produce, request, records, context):
             _APPENDED.get([]).append(True)
             size = sum(
                 len(each.records) + sum(one.ByteSize() for one in each.decoded_records)
@@ -222,7 +226,7 @@ class RateChecker:
             name = QuotaName.PRODUCER_BYTE_RATE
             account = checker._begins(name, context.principal, "a Produce was let through")
             checker._takes(name, context.principal, account, size, size)
-            return await real_append(produce, request, context)
+            return await real_append(produce, request, records, context)
 
         patches.setattr(Produce, "__call__", call)
         patches.setattr(Produce, "_append_all", append_all)
@@ -268,7 +272,10 @@ class RateChecker:
         patches.setattr(ShareFetch, "__call__", fetch)
 
     def _install_acknowledging(self, patches: Patches) -> None:
-        """Measure what an acknowledgement waits for beside its write: in virtual time, nothing."""
+        """Measure what an acknowledgement waits for beside its write: in virtual time, nothing.
+
+        But for locks that are handed over: at most a second at either leader (HND-4, HND-10).
+        """
         checker, world = self, self._world
         real_finish, real_answer, real_handle = (
             Acknowledgements.finish,
@@ -282,23 +289,44 @@ class RateChecker:
             _FINISHING_S.get([]).append(world.now_s - begun_s)
             return outcomes
 
+        def timed(real):
+            async def wait(awaited):
+                begun_s = world.now_s
+                try:
+                    await real(awaited)
+                finally:
+                    _HANDED_OVER_S.get([]).append(world.now_s - begun_s)
+
+            return wait
+
         async def answer(handler, request, context):
             finishing: list[float] = []
+            handed_over: list[float] = []
             _FINISHING_S.set(finishing)
+            _HANDED_OVER_S.set(handed_over)
             begun_s = world.now_s
             response = await real_answer(handler, request, context)
-            checker._acknowledged(begun_s, sum(finishing), context.principal)
+            waited_s = sum(finishing) + min(sum(handed_over), HAND_OVERS_S)
+            checker._acknowledged(begun_s, waited_s, context.principal)
             return response
 
         async def handle(stream, acknowledge):
             begun_s, is_busy = world.now_s, stream._acknowledges_under_way.locked()
+            handed_over: list[float] = []
+            _HANDED_OVER_S.set(handed_over)
             await real_handle(stream, acknowledge)
             if not is_busy:
-                checker._acknowledged(begun_s, 0.0, stream._terms.reader.principal)
+                waited_s = min(sum(handed_over), HAND_OVERS_S)
+                checker._acknowledged(begun_s, waited_s, stream._terms.reader.principal)
 
         patches.setattr(Acknowledgements, "finish", finish)
         patches.setattr(ShareAcknowledge, "_answer", answer)
         patches.setattr(ConsumeStream, "_acknowledge", handle)
+        for holder, name in (
+            (LedPartition, "until_handed_over"),
+            (SharePartitionRunner, "until_begun"),
+        ):
+            patches.setattr(holder, name, timed(getattr(holder, name)))
 
     # ---- what must hold -------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import itertools
 from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.share_partition.events import Lifecycle
 from sharemesh.runtime.shard import CoordinatorShard
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from tests.simulation.checkers.grants import OVERDUE_MS
@@ -120,6 +121,8 @@ class StallChecker:
 
     def _look_for_overdue(self, seen: _Seen) -> None:
         overdue = self._overdue(seen.runner)
+        if seen.runner.machine._state is Lifecycle.FENCED:
+            overdue = ""  # it has handed its locks over, and decides nothing more (HND-4)
         seen.overdue = seen.overdue + 1 if overdue else 0
         if seen.overdue == OVERDUE_MAX:
             self._say(seen.runner, overdue)

@@ -9,17 +9,22 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sharemesh.client.consumer.consume_stream import LeaderSession
+from sharemesh.client.consumer.handed_over import FOLLOW_MS
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause
-from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import SharePartitionKey, TopicId, TopicPartition
 from sharemesh.domain.share_partition.effects import Answered, RecordsAcquired, WriteState
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
     Acquire,
     Event,
+    HandOver,
     ReleaseMember,
     Tick,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.ports.network import Failure
 from sharemesh.share_leader.streaming.consume_stream import ConsumeStream
 from tests.simulation.checkers.grants import kind_of
 from tests.simulation.invariants import (
@@ -34,6 +39,7 @@ from tests.simulation.world import DELIVERY_COUNT_LIMIT, World
 
 LATE_S = 1.0  # so long after the end of a lock its holder may not know of it yet
 ON_ITS_WAY_S = 0.3  # so long a grant travels over a slow network
+TOLD_S = 1.0 + ON_ITS_WAY_S  # so long a hand-over takes that its members hear of in time (HND-5)
 TIE_S = 0.002  # leaders compare whole milliseconds of their own clocks
 COUNTED = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT, AcknowledgeType.RELEASE)
 ENDED_BY_TIME = (Cause.LOCK_EXPIRY, Cause.DELIVERY_LIMIT)
@@ -49,6 +55,10 @@ class Held:
     granted_s: float
     locked_s: float
     is_in_hand: bool = False  # a handler was at work on it, from an earlier grant
+    epoch: int = 0  # of the leader that granted it, if it was handed over since
+    leaders_before: tuple[Process, ...] = ()  # who had it, and handed it over
+    handed_over: tuple[TopicPartition, int] | None = None  # by which leader epoch, the last time
+    taken_s: float = 0.0  # when the last leader had it
 
 
 class UnseenChecker:
@@ -65,11 +75,16 @@ class UnseenChecker:
         )
         self._heard_s: dict[tuple[Process, str], float] = {}
         self._lapsed: set[tuple[Process, str]] = set()
+        self._told: dict[tuple[Process, TopicPartition, int], float] = {}  # when (HND-9)
+        self._sent_s: dict[tuple[TopicPartition, int], float] = {}  # last words of leaders (HND-4)
+        self._told_late: set[tuple[Process, TopicPartition, int]] = set()
+        self._refused_s: dict[Process, float] = {}  # whose session a quota refused, the last time
         journal.on_handed_out = self._handed_out
 
     def install(self, patches: Patches) -> None:
         """Look at each step, and at each message of a stream, from now on."""
         real_step, real_handle = SharePartition.step, ConsumeStream._handle
+        real_take_hand_over, real_run = LeaderSession._take_hand_over, LeaderSession.run
         checker = self
 
         def step(machine, event, *, now_ms):
@@ -83,8 +98,28 @@ class UnseenChecker:
             checker._lapsed.discard(who)
             await real_handle(stream, request)
 
+        def take_hand_over(session, response):
+            real_take_hand_over(session, response)
+            for each in response.handed_over:
+                partition = TopicPartition(TopicId(each.topic_id), each.partition)
+                told = (PROCESS.get(), partition, each.leader_epoch)
+                sent_s = checker._sent_s.get((partition, each.leader_epoch), 0.0)
+                if checker._world.now_s - sent_s > TOLD_S:
+                    checker._told_late.add(told)
+                    checker._counters["hand-overs heard of late"] += 1
+                checker._told.setdefault(told, checker._world.now_s)
+
+        async def run(session):
+            await real_run(session)
+            failure = session.failure and session.failure.failure
+            is_full = session.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+            if is_full or failure is Failure.RESOURCE_EXHAUSTED:
+                checker._refused_s[PROCESS.get()] = checker._world.now_s
+
         patches.setattr(SharePartition, "step", step)
         patches.setattr(ConsumeStream, "_handle", handle)
+        patches.setattr(LeaderSession, "_take_hand_over", take_hand_over)
+        patches.setattr(LeaderSession, "run", run)
 
     def excused(self, key: SharePartitionKey) -> set[int]:
         """Return the offsets of which each delivery may have ended with nobody to see it."""
@@ -99,12 +134,25 @@ class UnseenChecker:
             case Acknowledge():
                 if not any(isinstance(each, Answered) and each.error for each in effects):
                     self._acknowledged(machine, event)
+            case HandOver():
+                self._sent_s[machine.key.topic_partition, machine.leader_epoch] = self._world.now_s
             case ReleaseMember():
                 for offset, held, _ in self._written(machine, effects):
                     self._end(machine, offset, held, "its session ended", is_excused=True)
             case Tick():
                 for offset, held, cause in self._written(machine, effects):
                     self._expired(machine, offset, held, cause)
+
+    def handed_over(self, before: SharePartition, machine: SharePartition, offset: int) -> None:
+        """A lock lives on at another leader: what becomes of it there ends the same delivery."""
+        held = self._held[before].pop(offset, None)
+        if held is not None:
+            held.epoch = held.epoch or before.leader_epoch
+            held.leaders_before += (held.leader,)
+            held.handed_over = (before.key.topic_partition, before.leader_epoch)
+            held.leader = PROCESS.get()
+            held.locked_s = held.taken_s = self._world.now_s
+            self._held[machine][offset] = held
 
     # ---- grants and their ends ------------------------------------------------------------------
 
@@ -142,7 +190,7 @@ class UnseenChecker:
         if cause not in ENDED_BY_TIME:
             return  # below the start offset: it is finished
         who = (held.leader, held.member)
-        is_unheard = held.locked_s > self._heard_s.get(who, 0.0) + TIE_S
+        is_unheard = not held.epoch and held.locked_s > self._heard_s.get(who, 0.0) + TIE_S
         if is_unheard and who not in self._lapsed:
             self._lapsed.add(who)
             self._counters["members that let a lock end unheard"] += 1
@@ -235,7 +283,8 @@ class UnseenChecker:
             return
         ended_s, held, why = ended
         late_s = self._world.now_s - ended_s
-        if late_s > LATE_S and not self._was_cut(held) and not self._came_late(held):
+        leaders = (held.leader, *held.leaders_before)
+        if late_s > LATE_S and not self._was_cut(held, leaders) and not self._came_late(held):
             text = f"{handed.partition}@{handed.offset} was handed out to {handed.member}"
             text += f" {late_s:.1f} s after {why}"
             self._world.event_log.violation(self._world.now_s, NO_EARLY_REDELIVERY.broken(text))
@@ -244,26 +293,41 @@ class UnseenChecker:
         """Whether since the grant a word of the member may not have come to its leader in time."""
         client = self._journal.members[held.member].process
         stood_still = client.frozen or client.thawed_s >= held.granted_s
-        return not client.alive or stood_still or self._was_cut(held)
+        leaders = (held.leader, *held.leaders_before)
+        if held.handed_over is not None:
+            told = (client, *held.handed_over)
+            if told in self._told_late:
+                return True  # what it said before was refused, unapplied
+            told_s = self._told.get(told)
+            if told_s is not None:
+                leaders = (held.leader,)
+                if held.taken_s - told_s > FOLLOW_MS / 1_000 - LATE_S:
+                    return True  # no leader was there while it looked for one (HND-11)
+                if self._refused_s.get(client, 0.0) > told_s:
+                    return True  # it may have got no session with the next leader in time
+        return not client.alive or stood_still or self._was_cut(held, leaders)
 
     def _came_late(self, held: Held) -> bool:
         """Whether a grant came while its member was frozen, which cannot know for how long."""
         client = self._journal.members[held.member].process
         return client.frozen_s - ON_ITS_WAY_S < held.granted_s <= client.thawed_s
 
-    def _was_cut(self, held: Held) -> bool:
-        """Whether since the grant its leader stood still, or was cut off from the member."""
+    def _was_cut(self, held: Held, leaders: tuple[Process, ...]) -> bool:
+        """Whether since the grant a leader of it stood still, or was cut off from the member."""
         client = self._journal.members[held.member]
-        leader = held.leader
-        if leader.frozen or leader.thawed_s >= held.granted_s:
-            return True
         since_s = held.granted_s - ON_ITS_WAY_S  # the leader may not have heard of the loss yet
-        return self._world.network.was_cut(client.process.name, leader.name, since_s)
+        return any(
+            leader.frozen
+            or leader.thawed_s >= held.granted_s
+            or self._world.network.was_cut(client.process.name, leader.name, since_s)
+            for leader in leaders
+        )
 
     def _handed(self, machine: SharePartition, offset: int, held: Held) -> Handed:
         key = machine.key
         name = f"{self._world.topic_names.get(key.topic_id, '')}/{key.partition}"
-        return Handed(held.member, name, machine.leader_epoch, offset, held.count)
+        epoch = held.epoch or machine.leader_epoch
+        return Handed(held.member, name, epoch, offset, held.count)
 
     def _say(self, machine: SharePartition, offset: int, text: str, invariant: Invariant) -> None:
         told = f"{self._world.place(machine.key, offset)} epoch {machine.leader_epoch}: {text}"

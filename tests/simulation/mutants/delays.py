@@ -49,6 +49,32 @@ def a_commit_forgets_the_delay(patch: Patches) -> None:
     patch.setattr(pending_transitions.PendingTransitions, "_ended", ended)
 
 
+def delayed_hand_backs_count(patch: Patches) -> None:
+    """An uncounted release counts if it has a delay."""
+    real = acknowledge._Acknowledger._begun
+
+    def begun(acknowledger, entry, old, kind):
+        batch = acknowledger._batch
+        if batch.uncounted and batch.delay_ms:
+            acknowledger._batch = batch._replace(uncounted=False)
+        try:
+            return real(acknowledger, entry, old, kind)
+        finally:
+            acknowledger._batch = batch
+
+    patch.setattr(acknowledge._Acknowledger, "_begun", begun)
+
+
+def hand_backs_have_no_delay(patch: Patches) -> None:
+    """An uncounted release with a delay is available at once."""
+    real = pending_transitions.PendingTransitions.handed_back
+    patch.setattr(
+        pending_transitions.PendingTransitions,
+        "handed_back",
+        lambda changes, old, not_before_ms=0: real(changes, old, min(not_before_ms, 1)),
+    )
+
+
 def what_was_delayed_is_not_found(patch: Patches) -> None:
     """What has waited long enough is available, and no fetch reads for its sake."""
     real = machine.end_delays

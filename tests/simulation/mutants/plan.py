@@ -8,8 +8,10 @@ from tests.domain.share_partition import test_mutants as domain
 from tests.simulation.mutants import (
     delays,
     deliveries,
+    hand_overs,
     held,
     logs,
+    pauses,
     quotas,
     rights,
     stamped_logs,
@@ -17,6 +19,7 @@ from tests.simulation.mutants import (
     tokens,
     unseen,
     waits,
+    windows,
 )
 from tests.simulation.patching import Patches
 
@@ -33,6 +36,7 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         deliveries.start_offset_passes_a_hole,
         states.tail_after_a_generation_is_skipped,
         states.the_last_assignment_is_forgotten,
+        hand_overs.what_was_handed_over_once_is_away_for_ever,
     ),
     "short": (
         deliveries.explain_says_locked_records_are_deliverable,
@@ -108,15 +112,34 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         delays.delays_are_not_written,
         delays.delays_are_not_read,
         delays.a_commit_forgets_the_delay,
+        delays.delayed_hand_backs_count,
+        delays.hand_backs_have_no_delay,
         delays.what_was_delayed_is_not_found,
     ),
     "stored": (
         tokens.stores_do_not_look_at_tokens,
         tokens.acquisitions_have_no_number,
+        tokens.tokens_begin_again_with_a_leader,
     ),
     "held": (
         held.only_the_first_part_is_read,
         held.parts_are_taken_without_the_first,
+        windows.held_records_do_not_count,
+        windows.what_is_finished_counts_too,
+    ),
+    "paused": (
+        pauses.paused_groups_are_served,
+        pauses.pauses_are_heard_at_a_start_only,
+        pauses.locks_stand_still_in_a_pause,
+        pauses.explain_does_not_know_pauses,
+    ),
+    "handed_over": (
+        hand_overs.the_old_leader_decides_on,
+        hand_overs.any_later_leader_gets_the_locks,
+        hand_overs.locks_leave_while_writes_are_out,
+        hand_overs.the_time_that_is_left_is_forgotten,
+        hand_overs.renewals_forget_where_a_lock_is_from,
+        hand_overs.clients_drop_what_was_handed_over,
     ),
     "leaderless": (logs.a_claim_of_unknown_outcome_is_left,),
     "revoked": (

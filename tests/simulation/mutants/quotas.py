@@ -176,7 +176,7 @@ def room_is_not_reserved(patch: Patches) -> None:
 
     def room(quota, principal):
         limit = quota._quotas.limit(QuotaName.RECORDS_IN_FLIGHT, principal)
-        return None if limit is None else max(0, int(limit) - quota._held.of(principal))
+        return None if limit is None else max(0, int(limit) - quota.held(principal))
 
     patch.setattr(HeldQuota, "room", room)
 

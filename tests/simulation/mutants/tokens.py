@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from sharemesh.client.records import FencingToken
 from sharemesh.share_leader.requests.acquisition import FetchAcquisition
 from tests.simulation.checkers import tokens
 from tests.simulation.patching import Patches
@@ -22,6 +23,11 @@ def _with(patch: Patches, **wrong) -> None:
         return replace(taken, **{name: say(runner, taken) for name, say in wrong.items()})
 
     patch.setattr(FetchAcquisition, "_acquire", acquire)
+
+
+def tokens_begin_again_with_a_leader(patch: Patches) -> None:
+    """The text of a token has the number of the acquisition alone."""
+    patch.setattr(FencingToken, "__str__", lambda token: f"{token.acquisition_number:016x}")
 
 
 def acquisitions_have_no_number(patch: Patches) -> None:

@@ -106,6 +106,7 @@ class Administration:
         """Change what the checkers need not know of a group that is in use."""
         group = self.rng.choice(self.groups)
         locks = self.rng.choice(("100", "500", "2000"))
+        limit_type = self.rng.choice(("locks", "span"))
         interval_ms = self.rng.choice(("0", "1000", "3000"))
         if interval_ms == "0":
             self.world.hurried_groups.add(group)
@@ -113,6 +114,7 @@ class Administration:
             group,
             {
                 "share.partition.max.record.locks": locks,
+                "share.in.flight.limit.type": limit_type,
                 "share.assignment.interval.ms": interval_ms,
             },
         )

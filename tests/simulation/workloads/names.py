@@ -2,12 +2,14 @@
 
 from tests.simulation.workloads.lossy import LossyWorkload
 from tests.simulation.workloads.mixed import MixedWorkload, ShortWorkload
+from tests.simulation.workloads.paused import PausedWorkload
 from tests.simulation.workloads.revoked import RevokedWorkload
 from tests.simulation.workloads.special import (
     CrashingWorkload,
     CrowdedWorkload,
     DelayedRetryWorkload,
     DelayedWorkload,
+    HandedOverWorkload,
     HeldWorkload,
     LatestWorkload,
     LeaderlessWorkload,
@@ -35,6 +37,8 @@ WORKLOADS: dict[str, type[MixedWorkload]] = {
     "delayed_retry": DelayedRetryWorkload,
     "stored": StoredWorkload,
     "held": HeldWorkload,
+    "paused": PausedWorkload,
+    "handed_over": HandedOverWorkload,
     "pruned": PrunedWorkload,
     "latest": LatestWorkload,
     "lossy": LossyWorkload,

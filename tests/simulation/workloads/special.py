@@ -87,7 +87,10 @@ class CrowdedWorkload(SpecialWorkload):
 
     fault_kinds = ("client_killed", "client_killed", "resets", "network_slow")
     modes = ("explicit", "partial", "late", "renewing", "renewing", "late")
-    group_settings: ClassVar[dict[str, str]] = {"share.partition.max.record.locks": "100"}
+    group_settings: ClassVar[dict[str, str]] = {
+        "share.in.flight.limit.type": "span",
+        "share.partition.max.record.locks": "100",
+    }
 
     def install(self, patches: Patches) -> None:
         super().install(patches)
@@ -227,6 +230,20 @@ class HeldWorkload(SpecialWorkload):
     async def _prepare(self) -> None:
         await super()._prepare()
         await self.admin.alter_configs(OFTEN)
+
+
+class HandedOverWorkload(SpecialWorkload):
+    """Leaders that drain while records are held, renewed and acknowledged; some die of it (HND)."""
+
+    fault_kinds = (
+        *("leader_drained",) * 6,
+        *("kill", "drain", "lease_lost", "client_killed", "network_slow", "resets"),
+    )
+    fault_gap_s = (0.5, 4.0)
+    active_s = 60.0
+    finish_s = 120.0
+    producer_gap_s = (0.1, 1.0)
+    modes = ("explicit", "partial", "renewing", "runner")
 
 
 class UsurpedWorkload(SpecialWorkload):

@@ -1,0 +1,75 @@
+"""ListOffsets through the listener, frame by frame."""
+
+import pytest
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.kafka.messages import milliseconds
+from tests.kafka_listener.asked import LIST_OFFSETS, orders, produce
+from tests.kafka_listener.logins import add_user, log_in
+from tests.kafka_listener.test_topic_requests import DELETE_RECORDS
+from tests.kafka_listener.world import ListeningMesh
+
+ROOT = "User:root"
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+async def test_the_ends_of_a_partition_are_listed(version):
+    """KLS-17."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        topic_id = await orders(mesh)
+        await produce(client, topic_id, b"a", b"b", b"c")
+
+        async def listed(timestamp, name="orders", partition=0, isolation=0):
+            part = {"partition_index": partition, "timestamp": timestamp}
+            told = await client.ask(
+                LIST_OFFSETS,
+                version,
+                replica_id=-1,
+                isolation_level=isolation,
+                topics=[{"name": name, "partitions": [part]}],
+                timeout=milliseconds(1_000),
+            )
+            [found] = told.topics[0].partitions
+            return int(found.error_code), found.offset
+
+        assert await listed(-1) == (0, 3)
+        assert await listed(-1, isolation=1) == (0, 3)
+        assert await listed(-2) == (0, 0)
+        assert await listed(-4) == (0, 0)
+        assert await listed(-5) == (0, -1)
+        assert await listed(0) == (0, 0)
+        assert await listed(4_000_000_000_000) == (0, -1)
+        assert (await listed(-3))[0] == ErrorCode.INVALID_REQUEST
+        assert (await listed(-1, name="nowhere"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await listed(-1, partition=9))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("timestamp", [-1, -2, -5, 0])
+async def test_who_may_not_see_a_topic_does_not_learn_that_it_is_there(timestamp):
+    """AUT-1, KLS-1: names are looked up behind the right on them."""
+    async with ListeningMesh(mechanisms=["PLAIN"], super_users=[ROOT]) as mesh:
+        await mesh.admin().create_topic("secret", 2)
+        await add_user(mesh, "eve")
+        async with mesh.connect() as eve:
+            await log_in(eve, "PLAIN", "eve")
+            part = {"partition_index": 0, "timestamp": timestamp}
+            told = await eve.ask(
+                LIST_OFFSETS,
+                6,
+                replica_id=-1,
+                isolation_level=0,
+                topics=[{"name": name, "partitions": [part]} for name in ("secret", "absent")],
+            )
+            codes = [int(each.partitions[0].error_code) for each in told.topics]
+            assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+            trimmed = await eve.ask(
+                DELETE_RECORDS,
+                2,
+                topics=[
+                    {"name": name, "partitions": [{"partition_index": 0, "offset": 0}]}
+                    for name in ("secret", "absent")
+                ],
+                timeout=milliseconds(1_000),
+            )
+            codes = [int(each.partitions[0].error_code) for each in trimmed.topics]
+            assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
