@@ -63,7 +63,7 @@ conformance-driver: setup ## one share partition behind JSON lines on stdin and 
 bench: setup ## figures with their floors -> build/bench/PART.json (PART=core …)
 	@$(PY) -m tests.bench $(PART)
 
-faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage|failover|etcd|client|hostile|kafka|spark, N=trials, ONLY=row, SEED=first)
+faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage|failover|etcd|client|delivery|hostile|kafka|listener|spark, N=trials, ONLY=row, SEED=first)
 	@$(PY) -m tests.faults $(PART) $(if $(N),--trials $(N)) $(if $(ONLY),--fault '$(ONLY)') $(if $(SEED),--seed $(SEED))
 
 simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w ENGINE=kafka RESUME=1; SEED=s replays)
@@ -84,11 +84,15 @@ audit: setup ## known vulnerabilities in what the lock files pin: by pip-audit w
 	  build/audit/bin/python -m pip install --quiet --require-hashes -r requirements/audit.lock; } >&2 || true
 	@$(PY) -m deploy.audit $$(test -x build/audit/bin/pip-audit && echo --pip-audit build/audit/bin/pip-audit)
 
-nightly: setup ## what takes hours: the whole gate, known vulnerabilities, 1,000 seeds, all fault trials, benchmarks
+nightly: setup ## what takes hours: the whole gate, suites that others wrote, known vulnerabilities, 1,000 seeds, all fault trials, benchmarks
 	@$(MAKE) --no-print-directory audit
 	@bash .ci/run
+	@$(PY) -m tests.suite --only juries
 	@$(PY) -m tests.simulation --seeds 1000 --start 1001
 	@$(PY) -m tests.simulation --engine kafka --seeds 400 --start 1001
+	@for workload in crowded stalled crashing usurped trimmed refused leaderless delayed delayed_retry stored held paused pruned latest unreadable revoked tenants; do \
+	  $(PY) -m tests.simulation --workload $$workload --seeds 100 --start 1001 || exit 1; \
+	done
 	@$(PY) -m tests.faults
 	@$(PY) -m tests.bench
 

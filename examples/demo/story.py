@@ -15,9 +15,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
-from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from tests.history.checker import Report
 from tests.history.journal import Entry, now_ms
+from tests.kafka.jars import KafkaMissingError
+from tests.mesh.kafka_console import KafkaConsole, console_program
 from tests.mesh.loaded_mesh import Load, LoadedMesh
 from tests.mesh.outcome import DurableState, first_after, held_at
 
@@ -26,6 +28,8 @@ PARTITIONS = 3  # fewer than consumers: every partition is shared by two of them
 FINISH_TIMEOUT_S = 90
 SPARK_TIMEOUT_S = 300
 HOLD_TIMEOUT_S = 20
+CONSOLE = "erik"
+CONSOLE_RECORDS = 2_000
 FRESH_MS = 150  # a delivery so new that its acknowledgement cannot have been sent
 CONSUMERS = {
     "anna": "steady, rejects what is malformed",
@@ -72,7 +76,8 @@ class Outcome:
 
 def load_of(settings: ServeSettings) -> Load:
     """Return the demo's load on a mesh with these settings."""
-    return Load(partitions=PARTITIONS, fields=flights.field_count(), settings=settings)
+    up = UpSettings(base_port=0, kafka_listener="127.0.0.1:0")
+    return Load(partitions=PARTITIONS, fields=flights.field_count(), settings=settings, up=up)
 
 
 def available_again(figures: Mapping[str, Any]) -> int | None:
@@ -106,10 +111,12 @@ class Story:
         self._kills: list[Kill] = []
         settings = ServeSettings(data_directory=work / "data", cluster_id="demo")
         self._scene = scene or LoadedMesh(work, load_of(settings))
+        self._kafka_console: KafkaConsole | None = None
 
     async def tell(self) -> bool:
         """Return whether every check held."""
         self._chapter("1", "a mesh of eight processes and an etcd starts")
+        self._kafka_console = await asyncio.to_thread(self._console_of_kafka)
         async with self._scene as scene:
             self._show_processes()
             await scene.prepare()
@@ -121,6 +128,7 @@ class Story:
             self._show_consumers()
             finished = await self._under_load()
             await scene.stop_workers()
+            finished = await self._consume_by_kafka() and finished
             self._chapter("3", "everything stops; the logs are on disk")
         outcome = self._outcome()
         self._chapter("4", self.looks_back)
@@ -142,8 +150,47 @@ class Story:
             pid = self._scene.start_worker(name, BEHAVIOUR[name])
             self._console.print(f"  consumer [bold]{name}[/] (pid {pid}): {manner}")
 
+    def _console_of_kafka(self) -> KafkaConsole | None:
+        """Return Kafka's console share consumer, if it can be had here."""
+        try:
+            program = console_program()
+        except KafkaMissingError as error:
+            self._console.print(f"  without Kafka's console share consumer: {error}")
+            return None
+        log = self._work / "logs" / f"{CONSOLE}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return KafkaConsole(program, self._scene.journals / f"{CONSOLE}.jsonl", log)
+
+    @property
+    def _part(self) -> int:
+        """How many records, the last ones, are for Kafka's console consumer."""
+        return 0 if self._kafka_console is None else min(CONSOLE_RECORDS, self._records // 10)
+
+    async def _consume_by_kafka(self) -> bool:
+        """Produce the last part for Kafka's console consumer alone; return whether it is done."""
+        console, scene = self._kafka_console, self._scene
+        if console is None:
+            return True
+        self._console.print(
+            f"  consumer [bold]{CONSOLE}[/]: Kafka's console share consumer, as it is, for the "
+            f"last {self._part:,} flights; accepts all"
+        )
+        rows = ((row.key, row.value) for row in self._rows[-self._part :])
+        await scene.produce(rows, per_second=RATE_PER_S)
+        code = await console.run(
+            ",".join(scene.cluster.kafka_bootstrap),
+            scene.load.topic,
+            scene.load.group,
+            limit=self._part,
+            epochs=scene.leader_epochs,
+        )
+        if code:
+            self._console.print(f"  {CONSOLE} ended with {code}", style="red")
+        return await scene.finished(FINISH_TIMEOUT_S)
+
     async def _under_load(self) -> bool:
-        seconds = self._records / RATE_PER_S
+        shared = self._records - self._part
+        seconds = shared / RATE_PER_S
         acts = self._acts()
         shares = [number / (len(acts) + 1) for number in range(1, len(acts) + 1)]
         times = [seconds * (share + self._rng.uniform(-0.06, 0.06)) for share in shares]
@@ -154,11 +201,11 @@ class Story:
             TimeElapsedColumn(),
             console=self._console,
         ) as progress:
-            produced = progress.add_task("produced", total=self._records)
-            done = progress.add_task("acknowledged", total=self._records)
+            produced = progress.add_task("produced", total=shared)
+            done = progress.add_task("acknowledged", total=shared)
             producing = asyncio.ensure_future(
                 self._scene.produce(
-                    ((row.key, row.value) for row in self._rows),
+                    ((row.key, row.value) for row in self._rows[:shared]),
                     per_second=RATE_PER_S,
                     on_progress=lambda count: progress.update(produced, completed=count),
                 )
@@ -175,7 +222,7 @@ class Story:
                     task.cancel()
                 await asyncio.gather(producing, watching, return_exceptions=True)
             if finished:
-                progress.update(done, completed=self._records)
+                progress.update(done, completed=shared)
         return finished
 
     async def _watch(self, show: Callable[[int], None]) -> None:
@@ -341,6 +388,8 @@ class Story:
         report, planted = outcome.report, flights.MALFORMED_ROWS
         archived = len(outcome.state.archived)
         acknowledged = len(outcome.state.acknowledged - outcome.state.archived)
+        taken = self._taken_by_kafka(outcome)
+        planted -= taken
         explained = sum(report.redelivery_reasons.values())
         held = next((kill.held for kill in self._kills if kill.held), 0)
         return [
@@ -349,7 +398,7 @@ class Story:
             Check("every record acknowledged or archived, none lost, none stuck",
                   finished and not report.violations, f"{len(report.violations)} violations"),
             Check("malformed rows archived, nothing else", archived == planted,
-                  f"{archived} of {planted}"),
+                  f"{archived} of {planted}; {taken} more were accepted by {CONSOLE}"),
             Check("all others acknowledged, on disk", acknowledged == self._records - planted,
                   f"{acknowledged:,}; {report.accepted:,} of them seen confirmed"),
             Check("the killed consumer held records", held > 0, f"{held}"),
@@ -358,7 +407,28 @@ class Story:
             Check("everything went on after each kill",
                   all(kill.recovery_ms is not None for kill in self._kills), ""),
             Check(self.looked_back, agrees, ""),
+            *self._checks_of_kafka(outcome),
         ]  # fmt: skip
+
+    def _taken_by_kafka(self, outcome: Outcome) -> int:
+        """Return how many malformed rows Kafka's console consumer accepted: it rejects nothing."""
+        read = {} if self._kafka_console is None else self._kafka_console.records
+        fields = flights.field_count()
+        malformed = {where for where in read if flights.is_malformed(read[where], fields)}
+        return len(malformed & (outcome.state.acknowledged - outcome.state.archived))
+
+    def _checks_of_kafka(self, outcome: Outcome) -> list[Check]:
+        """Return what is claimed of the part of Kafka's console consumer."""
+        if self._kafka_console is None:
+            return []
+        read = self._kafka_console.records
+        sent = Counter(row.value for row in self._rows)
+        finished = outcome.state.acknowledged | outcome.state.archived
+        good = (
+            len(read) == self._part and read.keys() <= finished and Counter(read.values()) <= sent
+        )
+        claim = "what Kafka's console share consumer printed is ours, and finished"
+        return [Check(claim, good, f"{len(read):,} records")]
 
     def _write(self, outcome: Outcome, checks: list[Check]) -> None:
         path = self._work / "outcome.json"
