@@ -139,13 +139,13 @@ def test_after_the_largest_epoch_1_is_expected():
 def test_a_later_response_holds_only_what_is_new_or_failed_before():
     sessions = ShareSessions(9)
     context = fetch(sessions, M1, 0, [FOO0, FOO1])
-    assert context.must_appear() == {FOO0, FOO1}
+    assert context.must_appear() == [FOO0, FOO1]
     context.session.answered(with_records=[], with_error=[])
     context = fetch(sessions, M1, 1, [BAR0], [FOO0])
     assert list(context.session.partitions) == [FOO1, BAR0]
-    assert context.must_appear() == {BAR0}
+    assert context.must_appear() == [BAR0]
     context.session.answered(with_records=[], with_error=[FOO1])
-    assert fetch(sessions, M1, 2).must_appear() == {FOO1}
+    assert fetch(sessions, M1, 2).must_appear() == [FOO1]
 
 
 def test_an_emptied_session_stays_alive():

@@ -128,10 +128,10 @@ class FetchContext:
             return []
         return rotated(list(self.session.partitions), self.epoch)
 
-    def must_appear(self) -> set[TopicPartition]:
+    def must_appear(self) -> list[TopicPartition]:
         """Return the partitions that appear in the response whatever happens (spec SES-8)."""
         partitions = self.session.partitions
-        return {p for p, needs_update in partitions.items() if needs_update or self.is_initial}
+        return [p for p, needs_update in partitions.items() if needs_update or self.is_initial]
 
 
 LEFT_MAX = 10_000
