@@ -7,6 +7,7 @@ from sharemesh.client.records import TopicIdPartition
 from sharemesh.codec.client_batches import read_batches
 from sharemesh.codec.group_record import Moment, read_record
 from sharemesh.codec.state_record import decode_record, decode_updates
+from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import SharePartitionKey, TopicId, TopicPartition
 from sharemesh.domain.share_state.fold import ShareState
 from sharemesh.domain.share_state.machine import ShareStateMachine
@@ -99,14 +100,20 @@ class Auditor:
         for partition in sorted(await logs.partitions()):
             opened = await logs.records.open(partition, AUDIT_EPOCH)
             found = audit.records[partition] = {}
-            audit.log_starts[partition] = opened.log_start_offset
             offset = opened.log_start_offset
             while offset < opened.high_watermark:
-                read = await opened.read(offset, max_bytes=READ_BYTES)
+                try:
+                    read = await opened.read(offset, max_bytes=READ_BYTES)
+                except RefusedError:
+                    if opened.log_start_offset <= offset:
+                        raise
+                    offset = opened.log_start_offset  # brokers keep to retention meanwhile
+                    continue
                 for batch in read_batches(read.records, check_crc=True):
                     for record in batch.records:
                         found[record.offset] = record.value
                 offset = read.headers[-1].last_offset + 1
+            audit.log_starts[partition] = opened.log_start_offset
             await opened.close()
 
 
