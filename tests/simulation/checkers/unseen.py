@@ -25,6 +25,8 @@ from sharemesh.domain.share_partition.events import (
 )
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.ports.network import Failure
+from sharemesh.share_leader.partition.hand_over_notices import HandOverNotices
+from sharemesh.share_leader.partition.led_partitions import LedPartition
 from sharemesh.share_leader.streaming.consume_stream import ConsumeStream
 from tests.simulation.checkers.grants import kind_of
 from tests.simulation.invariants import (
@@ -78,6 +80,8 @@ class UnseenChecker:
         self._told: dict[tuple[Process, TopicPartition, int], float] = {}  # when (HND-9)
         self._sent_s: dict[tuple[TopicPartition, int], float] = {}  # last words of leaders (HND-4)
         self._told_late: set[tuple[Process, TopicPartition, int]] = set()
+        self._refuses: set[tuple[TopicPartition, int]] = set()  # leaders that waited long enough
+        self._said_late: set[tuple[str, TopicPartition, int]] = set()  # by such leaders (HND-5)
         self._refused_s: dict[Process, float] = {}  # whose session a quota refused, the last time
         journal.on_handed_out = self._handed_out
 
@@ -85,6 +89,7 @@ class UnseenChecker:
         """Look at each step, and at each message of a stream, from now on."""
         real_step, real_handle = SharePartition.step, ConsumeStream._handle
         real_take_hand_over, real_run = LeaderSession._take_hand_over, LeaderSession.run
+        real_end_hand_over, real_say = LedPartition.end_hand_over, HandOverNotices.handed_over
         checker = self
 
         def step(machine, event, *, now_ms):
@@ -109,6 +114,16 @@ class UnseenChecker:
                     checker._counters["hand-overs heard of late"] += 1
                 checker._told.setdefault(told, checker._world.now_s)
 
+        def end_hand_over(led):
+            checker._refuses.add((led.partition, led.leader_epoch))
+            real_end_hand_over(led)
+
+        def say(notices, partition, leader_epoch):
+            if (partition, leader_epoch) in checker._refuses:
+                member = notices.session.key.member_id
+                checker._said_late.add((member, partition, leader_epoch))
+            real_say(notices, partition, leader_epoch)
+
         async def run(session):
             await real_run(session)
             failure = session.failure and session.failure.failure
@@ -120,6 +135,8 @@ class UnseenChecker:
         patches.setattr(ConsumeStream, "_handle", handle)
         patches.setattr(LeaderSession, "_take_hand_over", take_hand_over)
         patches.setattr(LeaderSession, "run", run)
+        patches.setattr(LedPartition, "end_hand_over", end_hand_over)
+        patches.setattr(HandOverNotices, "handed_over", say)
 
     def excused(self, key: SharePartitionKey) -> set[int]:
         """Return the offsets of which each delivery may have ended with nobody to see it."""
@@ -296,7 +313,7 @@ class UnseenChecker:
         leaders = (held.leader, *held.leaders_before)
         if held.handed_over is not None:
             told = (client, *held.handed_over)
-            if told in self._told_late:
+            if told in self._told_late or (held.member, *held.handed_over) in self._said_late:
                 return True  # what it said before was refused, unapplied
             told_s = self._told.get(told)
             if told_s is not None:
