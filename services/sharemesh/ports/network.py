@@ -116,7 +116,9 @@ class CallContext:
     not named by a token. ``in_span``: the call is a part of a request that has a span of its own.
     ``time`` measures what the handler of a stream leaves to other tasks, and says whom the quota of
     processor time holds back. ``batches`` is where record batches go instead of into an answer, for
-    a caller in this process that passes them on as they are; None: into it.
+    a caller in this process that passes them on as they are; None: into it. ``placed`` is called
+    at most once, as soon as all that a Produce asks for has its place in the logs, behind whatever
+    came earlier; it may never be (KLS-3).
     """
 
     peer: str
@@ -126,6 +128,7 @@ class CallContext:
     in_span: bool = False
     time: CallTime = _UNMEASURED
     batches: dict[TopicPartition, bytes] | None = None
+    placed: Callable[[], None] | None = None
 
 
 class Stream(Protocol, Generic[Out_contra, In_co]):

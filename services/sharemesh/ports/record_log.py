@@ -9,6 +9,9 @@ from sharemesh.domain.record_batch import BatchHeader
 from sharemesh.domain.share_partition.events import AbortedTransaction
 from sharemesh.domain.topics import HOUR_MS, INT64_MAX
 
+Placed = Callable[[], None]
+"""Hears that an append has its place."""
+
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
@@ -120,8 +123,11 @@ class PartitionLog(Protocol):
         """Call back on the loop after each move of the high watermark or the log start."""
         ...
 
-    async def append(self, batches: bytes) -> AppendResult:
+    async def append(self, batches: bytes, placed: Placed | None = None) -> AppendResult:
         """Validate, assign offsets, append, and return once committed.
+
+        ``placed`` is called as soon as the batches have their place behind all that was appended
+        before; never, where that is known with the commit only, or for a refusal.
 
         Batches of a known (producer id, epoch, sequence) are answered with where they landed
         before. CRC and bounds are checked first; nothing of a refused call is written.

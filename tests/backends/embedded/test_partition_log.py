@@ -1,5 +1,7 @@
 """Record logs in files: what the port promises, and what only their segments show."""
 
+import asyncio
+
 import pytest
 
 from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
@@ -109,6 +111,38 @@ async def test_a_full_volume_refuses_produce_and_serves_reads_and_recovers(logs,
     assert await log.delete_records(2) == 2  # the way to get space back stays open
     disk.free_bytes = free
     assert (await log.append(batch(3))).base_offset == 3
+    await log.close()
+
+
+async def test_the_place_of_batches_is_told_before_their_commit_in_the_order_of_appends(
+    logs, clock
+):
+    """KLS-3: what is appended then lies behind; what is refused has no place."""
+    log = await logs.open(PARTITION, 0)
+    await clock.advance(2_000)  # the first append asks the disk for room, which takes a while
+    told = []
+
+    async def append(name, batches):
+        placed = asyncio.Event()
+
+        def tell():
+            told.append((name, log.high_watermark))
+            placed.set()
+
+        work = asyncio.ensure_future(log.append(batches, tell))
+        waits = asyncio.ensure_future(placed.wait())
+        await asyncio.wait((work, waits), return_when=asyncio.FIRST_COMPLETED)
+        waits.cancel()
+        return work
+
+    works = [await append(n, idempotent(sequence)) for n, sequence in enumerate((0, 2, 0, 4))]
+    assert [name for name, _ in told] == [0, 1, 2, 3]
+    assert told[0] == (0, 0)  # nothing was committed
+    landed = [await each for each in works]
+    assert [each.base_offset for each in landed] == [0, 2, 0, 4]  # the third is the first again
+    work = await append("refused", idempotent(9))
+    await refused(work, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert len(told) == 4
     await log.close()
 
 

@@ -1,7 +1,7 @@
 """Produce: appends to the record logs of the partitions that are led here."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from sharemesh.authorization.slices import UNITS_OF_A_SLICE, Slices
@@ -30,6 +30,20 @@ RECORDS_OF_A_SLICE = 500
 
 PARTITIONS_OF_A_SLICE = 100
 """Partitions that are looked at in a turn of the loop: some 3 ms, if all of them are refused."""
+
+
+class _Places:
+    """Tells once that each append of a request has its place; one that is refused has none."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+        self.missing = 0
+
+    def found(self) -> None:
+        """Count an append that has its place."""
+        self.missing -= 1
+        if not self.missing:
+            self._tell()
 
 
 class Produce:
@@ -83,6 +97,9 @@ class Produce:
         results: list[pb.ProducePartitionResult | None] = []
         appends: list[Awaitable[pb.ProducePartitionResult]] = []
         slices = _slices_of(request, self._environment.clock)
+        places = None
+        if context.placed is not None and slices is None:
+            places = _Places(context.placed)
         # The appends begin in the order of the request: the log keeps it within a partition.
         try:
             for position, listed in enumerate(request.partitions):
@@ -90,7 +107,7 @@ class Produce:
                     await slices.spend(UNITS_OF_A_SLICE)
                 batches = records[position]
                 begun = self._begin(
-                    listed, batches, request.transactional_id, context, bound_ms, redirects
+                    listed, batches, request.transactional_id, context, bound_ms, redirects, places
                 )
                 if isinstance(begun, pb.ProducePartitionResult):
                     results.append(begun)
@@ -101,6 +118,8 @@ class Produce:
             for each in appends:
                 asyncio.ensure_future(each).cancel()
             raise
+        if places is not None:
+            places.missing = len(results)  # none has begun yet; what is refused has no place
         done = iter([await appends[0]] if len(appends) == 1 else await asyncio.gather(*appends))
         return pb.ProduceResponse(
             partitions=[next(done) if result is None else result for result in results],
@@ -131,6 +150,7 @@ class Produce:
         context: CallContext,
         bound_ms: int,
         redirects: Redirects,
+        places: _Places | None,
     ) -> pb.ProducePartitionResult | Awaitable[pb.ProducePartitionResult]:
         """Return the refusal, or the append that is to be awaited: refusals cost no task."""
         partition = TopicPartition(TopicId(listed.topic_id), listed.partition)
@@ -147,7 +167,7 @@ class Produce:
                 raise RefusedError(ErrorCode.INVALID_RECORD, "there is no record to produce")
         except RefusedError as refused:
             return _refused(listed, partition, refused, redirects)
-        return self._append(listed, led, records, bound_ms, redirects)
+        return self._append(listed, led, records, bound_ms, redirects, places)
 
     async def _append_decoded(
         self, listed: pb.ProducePartition, principal: str, bound_ms: int, redirects: Redirects
@@ -169,9 +189,11 @@ class Produce:
         batches: bytes,
         bound_ms: int,
         redirects: Redirects,
+        places: _Places | None = None,
     ) -> pb.ProducePartitionResult:
+        append = led.log.append(batches, None if places is None else places.found)
         try:
-            landed = await within(led, self._partitions, led.log.append(batches), bound_ms)
+            landed = await within(led, self._partitions, append, bound_ms)
         except RefusedError as refused:
             return _refused(listed, led.partition, refused, redirects)
         counters = self._environment.counters

@@ -34,6 +34,7 @@ from sharemesh.ports.disk import Disk
 from sharemesh.ports.record_log import (
     AppendResult,
     OpenTransaction,
+    Placed,
     ReadResult,
     TopicLogConfig,
 )
@@ -177,17 +178,17 @@ class EmbeddedPartitionLog:
         if config.segment_bytes > 0:
             self._log.segment_bytes = config.segment_bytes
 
-    async def append(self, batches: bytes) -> AppendResult:
+    async def append(self, batches: bytes, placed: Placed | None = None) -> AppendResult:
         """Validate, assign offsets, append, and return once committed."""
         config, now_ms = self._config, self._clock.wall_ms()
-        times_ms = (
-            max(0, now_ms - config.timestamp_before_max_ms),
-            now_ms + config.timestamp_after_max_ms,
-        )
+        earliest_ms = max(0, now_ms - config.timestamp_before_max_ms)
+        times_ms = (earliest_ms, now_ms + config.timestamp_after_max_ms)
         frames = check_batches(batches, batch_bytes_max=config.batch_bytes_max, times_ms=times_ms)
         await self._commits.ask_for_room(len(batches))
         before = self._producers.check(frames)
         spans = self._place(batches, frames, before)
+        if placed is not None:
+            placed()
         await self._commits.committed(max(last for _, last in spans) + 1)
         return AppendResult(spans[0][0], spans[-1][1], self.log_start_offset)
 
@@ -210,8 +211,7 @@ class EmbeddedPartitionLog:
         Returns how many it aborted, at most ``MARKERS_AT_ONCE``. A batch that comes later with the
         epoch of its transaction is refused: it cannot open what was aborted again (BND-11).
         """
-        now_ms, offset = self._clock.now_ms(), -1
-        count = 0
+        now_ms, offset, count = self._clock.now_ms(), -1, 0
         for producer_id, first in self._transactions.open_for(open_ms, now_ms, MARKERS_AT_ONCE):
             if self._producers.transaction_of(producer_id) != first:
                 continue  # its end waits for its commit, and another one may have begun behind it

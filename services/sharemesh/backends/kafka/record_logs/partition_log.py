@@ -27,6 +27,7 @@ from sharemesh.ports.ownership import Ownership
 from sharemesh.ports.record_log import (
     AppendResult,
     OpenTransaction,
+    Placed,
     ReadResult,
     TopicLogConfig,
 )
@@ -166,7 +167,11 @@ class KafkaPartitionLog:
 
     # ---- writing --------------------------------------------------------------------------------
 
-    async def append(self, batches: bytes) -> AppendResult:
+    async def append(
+        self,
+        batches: bytes,
+        placed: Placed | None = None,  # noqa: ARG002 - the brokers tell with the commit
+    ) -> AppendResult:
         """Pass batches through to Kafka; return once all replicas in sync have them."""
         self._check_open()
         return await self._produce.append(batches)
