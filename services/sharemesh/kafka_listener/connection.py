@@ -1,28 +1,32 @@
-"""One connection of a Kafka client: requests are handled one at a time, answered in order."""
+"""One connection of a Kafka client: requests begin one after the other, answered in order."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, cast
 
 from sharemesh.kafka_listener.frames import FrameReader, RefusedFrameError
 from sharemesh.kafka_listener.held_bytes import HeldBytes
 from sharemesh.kafka_listener.held_sessions import HeldSessions
 from sharemesh.kafka_listener.limits import (
+    PRODUCING_MAX,
     SMALL_FRAME_BYTES,
     WRITE_BUFFER_BYTES,
     KafkaListenerLimits,
 )
 from sharemesh.kafka_listener.login.logins import ConnectionLogin
 from sharemesh.kafka_listener.reading_pace import READ_BYTES_PER_S_MIN, ReadingPace
+from sharemesh.kafka_listener.served_requests import ServedRequest
 from sharemesh.kafka_listener.tls import NamelessCertificateError, principal_of
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallContext
 from sharemesh.tasks import OwnedTasks, cancel_and_wait
 from sharemesh.throttling.call_turns import CallTurns
 
-AnswerFrame = Callable[[bytes, "ListenerConnection"], Awaitable[Sequence[bytes]]]
-"""Answers a frame with the pieces of one, or with none; raises RefusedFrameError."""
+_log = logging.getLogger(__name__)
 
 
 class ConnectionOwner(Protocol):
@@ -54,13 +58,33 @@ class ConnectionOwner(Protocol):
         """Return what binds share sessions to a connection."""
         ...
 
-    async def answer(self, frame: bytes, connection: "ListenerConnection") -> Sequence[bytes]:
-        """Return the answer to a frame, in pieces; none: it wants no answer."""
+    async def answer(
+        self, frame: bytes, connection: "ListenerConnection", placed: Callable[[], None]
+    ) -> Sequence[bytes]:
+        """Return the answer to a frame, in pieces; none: it wants no answer.
+
+        ``placed`` is called if only the commit of a Produce is waited for any more.
+
+        Raises:
+            RefusedFrameError: There is none; the connection is to be closed.
+        """
         ...
 
     def ended(self, connection: "ListenerConnection", refused: RefusedFrameError | None) -> None:
         """Hear that the connection is over, and why if it was closed here."""
         ...
+
+
+@dataclass(slots=True, eq=False)
+class _UnderWay:
+    """A request that has begun, and is not answered."""
+
+    room: int
+    """What it has of the held bytes."""
+    is_placed: bool = False
+    """Whether a Produce may begin behind it."""
+    answer: Sequence[bytes] | BaseException | None = None
+    """What came of it: sent once those before it are."""
 
 
 class ListenerConnection(asyncio.Protocol):
@@ -74,13 +98,13 @@ class ListenerConnection(asyncio.Protocol):
         self._limits = owner.limits
         self.login = owner.login()
         self._reader = FrameReader(is_open=self.login.is_open)
+        self._around = copy_context()  # what begins next knows nothing of what began before
         self._room = 0  # taken for the frame that is being received
         self._asks_for_room = False
-        self._handling: asyncio.Task[None] | None = None
+        self._under_way: dict[_UnderWay, asyncio.Task[Sequence[bytes]]] = {}  # the oldest first
         self._heard = False
         self._since_ms = self._opened_ms = owner.clock.now_ms()
-        self._sent = asyncio.Event()
-        self._sent.set()
+        self._may_write = True
         self._unsent_bytes = 0
         self._pace: ReadingPace | None = None
         self._refused: RefusedFrameError | None = None
@@ -118,7 +142,7 @@ class ListenerConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client reads slower than it asks (asyncio)."""
-        self._sent.clear()
+        self._may_write = False
         size = self._transport.get_write_buffer_size()
         self._pace = ReadingPace(size, self._owner.clock.now_ms())
         if not self._owner.held.add(self.principal, size):
@@ -131,7 +155,10 @@ class ListenerConnection(asyncio.Protocol):
         unsent, self._unsent_bytes = self._unsent_bytes, 0
         self._owner.held.give_back(self.principal, unsent)
         self._pace = None
-        self._sent.set()
+        self._may_write = True
+        if not self._under_way:
+            self._since_ms = self._owner.clock.now_ms()
+        self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as asyncio asks
         """End: sessions are over, what is handled is cancelled (asyncio)."""
@@ -174,7 +201,7 @@ class ListenerConnection(asyncio.Protocol):
                 f"it did not read its answer within {limits.frame_ms} ms, nor at "
                 f"{READ_BYTES_PER_S_MIN} bytes a second",
             )
-        if self._handling is not None or self._asks_for_room:
+        if self._under_way or self._asks_for_room:
             return None  # it is we who keep the client waiting
         return self._unasked(now_ms - self._since_ms)
 
@@ -231,12 +258,28 @@ class ListenerConnection(asyncio.Protocol):
             self._reader.is_open = True
 
     def _go_on(self) -> None:
-        """Begin to handle what came, if it is a whole request and its turn."""
-        if self._handling is None:
+        """Begin what came, if it is a whole request and its turn."""
+        if self._may_begin():
             frame = self._next()
             if frame is not None:
-                self._handling = self._owner.tasks.spawn(self._handle(frame))
+                self._begin(frame)
         self._read_on()
+
+    def _may_begin(self) -> bool:
+        """Return whether the next request may begin; only Produce does beside others (KLS-3)."""
+        if self._closed or not self._may_write:
+            return False
+        if not self._under_way:
+            return True
+        if len(self._under_way) >= PRODUCING_MAX or not next(reversed(self._under_way)).is_placed:
+            return False
+        return self._reader.is_next(ServedRequest.PRODUCE) and self._has_spare_room()
+
+    def _has_spare_room(self) -> bool:
+        """Return whether there is room for a whole frame beside those that are under way."""
+        if not self._room and self._owner.held.spare(self.principal, self._reader.announced_bytes):
+            self._room = self._reader.announced_bytes
+        return self._room > 0
 
     def _next(self) -> bytes | None:
         """Return the next frame, if it is whole; close the connection if it cannot be one."""
@@ -281,38 +324,57 @@ class ListenerConnection(asyncio.Protocol):
         if not self._closed:
             self._go_on()
 
-    async def _handle(self, first: bytes) -> None:
-        """Answer a frame, and those that came meanwhile, one after the other."""
-        frame: bytes | None = first
+    def _begin(self, frame: bytes) -> None:
+        request = _UnderWay(self._room)
+        self._room = 0
+        self._under_way[request] = self._owner.tasks.spawn_heard(
+            self._answer(frame, request), partial(self._ended, request)
+        )
+
+    async def _answer(self, frame: bytes, request: _UnderWay) -> Sequence[bytes]:
+        await self._owner.turns.turn(self.principal, len(frame))
+        if self._closed:
+            return ()
+        return await self._owner.answer(frame, self, partial(self._placed, request))
+
+    def _placed(self, request: _UnderWay) -> None:
+        """Let the next Produce begin, in another turn of the loop."""
+        request.is_placed = True
+        asyncio.get_running_loop().call_soon(self._go_on, context=self._around)
+
+    def _ended(self, request: _UnderWay, answer: Sequence[bytes] | BaseException) -> None:
+        """Send what is answered, as far as all before it is."""
+        request.answer = answer
+        while self._under_way:
+            oldest = next(iter(self._under_way))
+            if oldest.answer is None:
+                break
+            del self._under_way[oldest]
+            self._send(oldest.answer)
+            self._owner.held.give_back(self.principal, oldest.room)
+        if not self._under_way:
+            self._since_ms = self._owner.clock.now_ms()
+        self._go_on()
+
+    def _send(self, answer: Sequence[bytes] | BaseException) -> None:
+        """Send an answer, or close the connection for want of one."""
         try:
-            while frame is not None and not self._closed:
-                room, self._room = self._room, 0
-                try:
-                    self._read_on()
-                    await self._owner.turns.turn(self.principal, len(frame))
-                    if self._closed:
-                        break
-                    pieces = await self._owner.answer(frame, self)
-                    self._has_logged_in()
-                    if pieces and not self._closed:
-                        self._transport.writelines(pieces)
-                finally:
-                    self._owner.held.give_back(self.principal, room)
-                await self._sent.wait()
-                if self._reader.has_begun:
-                    await self._owner.clock.sleep_ms(0)  # others have their turn in between
-                frame = self._next()
+            if isinstance(answer, BaseException):
+                raise answer
+            self._has_logged_in()
+            if answer and not self._closed:
+                self._transport.writelines(answer)
         except RefusedFrameError as refused:
             self.close(refused)
-        finally:
-            self._handling = None
-            self._since_ms = self._owner.clock.now_ms()
-            self._read_on()
+        except asyncio.CancelledError:
+            self.close()
+        except Exception as error:
+            _log.exception("a request of a Kafka client failed")
+            self.close(RefusedFrameError("internal", f"{type(error).__name__} here"))
 
     async def _end(self) -> None:
         await self.sessions.close()
-        if self._handling is not None:
-            await cancel_and_wait(self._handling)
+        await cancel_and_wait(*self._under_way.values())
         self._owner.held.forget(self)
         left = self._room + self._unsent_bytes
         self._room = self._unsent_bytes = 0

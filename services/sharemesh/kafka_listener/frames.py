@@ -66,6 +66,16 @@ class FrameReader:
         self._size = -1
         return frame
 
+    def is_next(self, kind: ServedRequest) -> bool:
+        """Return whether a whole frame of this kind is here; what cannot be one is of none."""
+        try:
+            if not self.is_whole():
+                return False
+        except RefusedFrameError:
+            return False
+        key, _ = kind_of(memoryview(self._buffer)[SIZE_BYTES:])
+        return BY_KEY[key] is kind
+
     def is_whole(self) -> bool:
         """Return whether a whole frame is here.
 

@@ -48,6 +48,12 @@ class HeldBytes:
         self._of[principal] += size
         return True
 
+    def spare(self, principal: str, size: int) -> bool:
+        """Take room that nobody waits for, of the first half; return False if there is none."""
+        if self._waiting or (self.held + size) * 2 > self._limit:
+            return False
+        return self.add(principal, size)
+
     def give_back(self, principal: str, size: int) -> None:
         """Give room back, and call who waited for it."""
         if not size:

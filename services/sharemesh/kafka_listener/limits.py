@@ -17,6 +17,10 @@ LOGIN_BYTES_MAX = 16 * 1024
 SMALL_FRAME_BYTES = 64 * 1024
 """Frames up to this length are received without asking whether there is room for them."""
 
+PRODUCING_MAX = 5
+"""Produce requests of one connection that are under way; the log remembers as many batches of an
+idempotent producer."""
+
 WRITE_BUFFER_BYTES = 64 * 1024
 """While more than this waits to be sent on a connection, its next request waits."""
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sharemesh.kafka.served_messages import load_served
 from sharemesh.kafka_listener.answers import KafkaAnswers
@@ -241,11 +242,12 @@ class KafkaListener:
         most = self.limits.max_held_sessions
         return HeldSessions(self.handlers, context, self.tasks, self.clock, most)
 
-    async def answer(self, frame: bytes, connection: ListenerConnection) -> Sequence[bytes]:
+    async def answer(
+        self, frame: bytes, connection: ListenerConnection, placed: Callable[[], None]
+    ) -> Sequence[bytes]:
         """Answer one frame."""
-        return await self._answers.answer(
-            frame, connection.context, connection.sessions, connection.login
-        )
+        context = replace(connection.context, placed=placed)
+        return await self._answers.answer(frame, context, connection.sessions, connection.login)
 
     def ended(self, connection: ListenerConnection, refused: RefusedFrameError | None) -> None:
         """Forget a connection; say why if it was closed here."""
