@@ -35,6 +35,7 @@ from sharemesh.kafka_listener.translation import (
     fetch,
     groups,
     list_offsets,
+    lone_batch,
     metadata,
     produce,
     share_fetch,
@@ -251,6 +252,10 @@ class KafkaAnswers:
             code = code_of(error, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return asked.answered(produce.refused(message, code, error.message))
         if wants_answer:
+            if isinstance(message, lone_batch.LoneBatch):
+                frame = lone_batch.to_frame(asked.header.correlation, message, response)
+                if frame is not None:
+                    return (frame,)
             return asked.answered(produce.to_answer(version, message, response, self._nodes()))
         if produce.failed(response):
             raise RefusedFrameError("unanswered", "Produce with acks=0 failed; use acks=all")
@@ -346,7 +351,12 @@ def _read(key: int, version: int, frame: bytes) -> tuple[RequestHeader, KafkaMes
     whole = memoryview(frame)
     shape = BY_KEY[key].shape(version)
     header = read_header(whole, flexible=has_flexible_header(key, shape))
-    return header, read_request(key, shape, whole[header.size :])
+    body = whole[header.size :]
+    if key == ServedRequest.PRODUCE.key:
+        lone = lone_batch.read(version, body)
+        if lone is not None:
+            return header, lone
+    return header, read_request(key, shape, body)
 
 
 def _login_answer(asked: Asked, found: logins.LoginAnswer) -> Frame:
