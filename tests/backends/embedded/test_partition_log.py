@@ -1,6 +1,7 @@
 """Record logs in files: what the port promises, and what only their segments show."""
 
 import asyncio
+from random import Random
 
 import pytest
 
@@ -11,6 +12,7 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.record_log import TopicLogConfig
 from sharemesh.ports.shard_log import FencedError
+from sharemesh.testing.memory_disk import MemoryDisk
 from tests.clocks import ManualClock
 from tests.contract.disks import KINDS, make_disk
 from tests.contract.record_logs import batch, idempotent, offsets, refused
@@ -58,6 +60,44 @@ async def test_a_read_gives_as_many_batches_as_fit(logs):
     assert len((await log.read(0, max_bytes=len(sent) * 2)).headers) == 2
     assert len((await log.read(0, max_bytes=len(sent) * 3 - 1)).headers) == 2
     await log.close()
+
+
+class CountingDisk(MemoryDisk):
+    """Notes how many bytes are asked for."""
+
+    def __init__(self):
+        super().__init__(Random(1))
+        self.asked: list[int] = []
+
+    def read(self, path, offset=0, size=None):
+        self.asked.append(size)
+        return super().read(path, offset, size)
+
+
+async def read_counting(at, end, value_bytes, batches):
+    """Return what is read of equal batches, each of three records, and what the disk was asked."""
+    disk = CountingDisk()
+    settings = LogSettings(index_interval_bytes=1_000, recent_bytes_max=0)
+    log = await EmbeddedRecordLogs(disk, ManualClock(), settings).open(PARTITION, 0)
+    for _ in range(batches):
+        await log.append(batch(3, value=b"v" * value_bytes))
+    disk.asked.clear()
+    found = await log.read(at, max_bytes=2_500, end_offset=end)
+    await log.close()
+    return found, disk.asked
+
+
+@pytest.mark.parametrize(("at", "end"), [(0, 3), (3, 6), (4, 5), (3, 5), (6, 36), (33, 36)])
+async def test_a_batch_larger_than_a_read_is_asked_of_the_disk_once(at, end):
+    found, asked = await read_counting(at, end, 1_500, batches=12)
+    assert [each.base_offset for each in found.headers] == [at // 3 * 3]
+    assert asked == [len(found.records)]
+
+
+async def test_what_lies_behind_the_end_of_a_read_is_not_asked_of_the_disk():
+    found, asked = await read_counting(300, 303, 20, batches=200)
+    assert [each.base_offset for each in found.headers] == [300]
+    assert sum(asked) <= 1_000 + 2 * len(found.records)
 
 
 async def test_the_header_of_a_batch_carries_the_epoch_of_its_leader(logs):

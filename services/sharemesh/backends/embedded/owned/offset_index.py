@@ -1,7 +1,7 @@
 """From offsets and times to positions: a sparse index in memory, rebuilt from headers at open."""
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
 from sharemesh.backends.embedded.owned.segments import Segment
@@ -66,6 +66,11 @@ class SegmentIndex:
         if at < 0:
             return self.begin
         return self.offsets[at], self.positions[at]
+
+    def ceiling(self, offset: int) -> int:
+        """Return a position that all before ``offset`` lies below: about, while frames come."""
+        at = bisect_left(self.offsets, offset)
+        return self.positions[at] if at < len(self.positions) else self.end_position
 
     def at_position(self, position: int) -> tuple[int, int]:
         """Return (offset, position) of a frame that begins at or before ``position``."""

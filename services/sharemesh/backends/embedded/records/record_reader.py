@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentIndex
 from sharemesh.backends.embedded.owned.segments import read_whole_frames
-from sharemesh.codec.batch_frame import CONTROL, Frame, header_of
+from sharemesh.codec.batch_frame import CONTROL, HEADER_BYTES, Frame, header_of
 from sharemesh.codec.control_batches import is_abort_marker
 from sharemesh.codec.record_set import RecordSetError, decode_records
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -79,15 +79,20 @@ class RecordReader:
         segment = index.segment
         file = f"{self._path}/{segment.name.file_name}"
         at_offset, position = index.floor(offset)
-        window_bytes = max_bytes + index.interval_bytes
+        end = index.ceiling(end_offset)
         while at_offset < end_offset and position < segment.end_position:
+            first_end = index.ceiling(max(offset, at_offset) + 1)
             view, walk = read_whole_frames(
                 self._disk,
                 file,
                 segment,
                 position=position,
                 offset=at_offset,
-                window_bytes=window_bytes,
+                window_bytes=max(
+                    HEADER_BYTES,
+                    first_end - position,
+                    min(max_bytes + index.interval_bytes, end - position),
+                ),
             )
             chosen = _choose(walk.frames, offset, end_offset, max_bytes)
             if chosen:
@@ -162,7 +167,16 @@ def _cut_out(view: memoryview, start: int, frames: list[Frame]) -> ReadResult:
         header_of(frame, is_abort_marker=_is_abort(view, frame.position - start, frame))
         for frame in frames
     )
-    return ReadResult(bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces), headers)
+    return ReadResult(_joined(pieces), headers)
+
+
+def _joined(pieces: list[memoryview]) -> bytes:
+    """Return the bytes of all pieces; those of a whole window as they were read."""
+    if len(pieces) > 1:
+        return b"".join(pieces)
+    [piece] = pieces
+    window = piece.obj
+    return window if isinstance(window, bytes) and len(window) == len(piece) else bytes(piece)
 
 
 def _is_abort(view: memoryview, at: int, frame: Frame) -> bool:
