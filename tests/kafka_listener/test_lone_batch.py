@@ -20,6 +20,9 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 RECORDS = st.one_of(st.binary(max_size=300), st.sampled_from([20_000, 2_100_000]).map(bytes))
 TOPIC_ID = uuid.UUID(int=9)
 TOPIC_IDS = st.one_of(st.uuids(), st.just(uuid.UUID(int=1)))
+NAMES = st.one_of(st.text(max_size=20), st.just("n" * 249))
+TOPICS = st.builds(dict, topic_id=TOPIC_IDS, name=NAMES)
+VERSIONS = st.integers(9, 13)
 
 
 def body_of(version=13, **changed):
@@ -35,30 +38,40 @@ def body_of(version=13, **changed):
     return whole[read_header(whole, flexible=version >= 9).size :]
 
 
-def topic(*parts, topic_id=TOPIC_ID):
+def topic(*parts, topic_id=TOPIC_ID, name="n"):
     listed = [{"index": index, "records": records} for index, records in parts]
-    return {"topic_id": topic_id, "name": "n", "partition_data": listed}
+    return {"topic_id": topic_id, "name": name, "partition_data": listed}
 
 
 def seen(message):
     """Return all that is told of a request."""
     parts = [
-        (each.topic_id, part.index, bytes(part.records))
+        (
+            getattr(each, "topic_id", None),
+            getattr(each, "name", None),
+            part.index,
+            bytes(part.records),
+        )
         for each in message.topic_data
         for part in each.partition_data
     ]
     return message.transactional_id, message.acks, message.timeout, parts
 
 
-@given(st.integers(-(2**15), 2**15 - 1), INT32, TOPIC_IDS, INT32, RECORDS, st.binary(max_size=9))
-def test_a_request_is_read_as_a_general_codec_reads_it(acks, wait_ms, topic_id, index, data, more):
-    listed = [topic((index, data), topic_id=topic_id)]
-    body = body_of(acks=acks, timeout=milliseconds(wait_ms), topic_data=listed)
-    message = lone_batch.read(13, memoryview(bytes(body) + more))
+@given(
+    *(VERSIONS, st.integers(-(2**15), 2**15 - 1), INT32),
+    *(TOPICS, INT32, RECORDS, st.binary(max_size=9)),
+)
+def test_a_request_is_read_as_a_general_codec_reads_it(
+    version, acks, wait_ms, named, index, data, more
+):
+    listed = [topic((index, data), **named)]
+    body = body_of(version, acks=acks, timeout=milliseconds(wait_ms), topic_data=listed)
+    message = lone_batch.read(version, memoryview(bytes(body) + more))
     assert message is not None
-    general = read_request(PRODUCE, 13, body)
+    general = read_request(PRODUCE, version, body)
     assert seen(message) == seen(general)
-    assert produce.to_request(13, message) == produce.to_request(13, general)
+    assert produce.to_request(version, message) == produce.to_request(version, general)
 
 
 def test_other_requests_go_the_general_way():
@@ -74,31 +87,33 @@ def test_other_requests_go_the_general_way():
     ]
     for each in others:
         assert lone_batch.read(13, body_of(**each)) is None
-    assert lone_batch.read(13, body_of()) is not None
-    for version in range(3, 13):
-        assert lone_batch.read(version, body_of(version)) is None
+        if each != {"topic_data": [topic(part, topic_id=None)]}:
+            assert lone_batch.read(12, body_of(12, **each)) is None
+    for version in range(3, 14):
+        assert (lone_batch.read(version, body_of(version)) is None) == (version < 9)
 
 
-@given(st.integers(0, 200), st.binary(min_size=1, max_size=12))
-def test_what_is_cut_off_or_has_unknown_fields_goes_the_general_way(at, instead):
+@given(VERSIONS, st.integers(0, 200), st.binary(min_size=1, max_size=12))
+def test_what_is_cut_off_or_has_unknown_fields_goes_the_general_way(version, at, instead):
     """Where it is taken all the same, it says what a general codec says."""
-    body = bytes(body_of())
-    assert lone_batch.read(13, memoryview(body[: min(at, len(body) - 1)])) is None
+    body = bytes(body_of(version))
+    assert lone_batch.read(version, memoryview(body[: min(at, len(body) - 1)])) is None
     changed = body[:at] + instead + body[at + len(instead) :]
-    message = lone_batch.read(13, memoryview(changed))
+    message = lone_batch.read(version, memoryview(changed))
     if message is not None:
-        assert seen(message) == seen(read_request(PRODUCE, 13, memoryview(changed)))
+        assert seen(message) == seen(read_request(PRODUCE, version, memoryview(changed)))
 
 
-@given(INT32, TOPIC_IDS, INT32, INT64, INT64, st.integers(0, 2**31 - 1))
+@given(VERSIONS, INT32, TOPICS, INT32, INT64, INT64, st.integers(0, 2**31 - 1))
 def test_success_is_told_as_a_general_codec_tells_it(
-    correlation, topic_id, index, base_offset, log_start_offset, throttle_ms
+    version, correlation, named, index, base_offset, log_start_offset, throttle_ms
 ):
-    message = lone_batch.read(13, body_of(topic_data=[topic((index, b""), topic_id=topic_id)]))
+    listed = [topic((index, b""), **named)]
+    message = lone_batch.read(version, body_of(version, topic_data=listed))
     result = pb.ProducePartitionResult(base_offset=base_offset, log_start_offset=log_start_offset)
     response = pb.ProduceResponse(partitions=[result], throttle_time_ms=throttle_ms)
-    content = produce.to_answer(13, message, response, KafkaNodes([]))
-    general = response_frame(PRODUCE, 13, correlation, content)
+    content = produce.to_answer(version, message, response, KafkaNodes([]))
+    general = response_frame(PRODUCE, version, correlation, content)
     assert lone_batch.to_frame(correlation, message, response) == general
 
 

@@ -13,14 +13,21 @@ from sharemesh.kafka_listener.compact import compact_length
 from sharemesh.kafka_listener.request_header import unsigned_varint
 from sharemesh.v1 import record_log_pb2 as pb
 
-VERSION = 13
-"""What current clients ask, and brokers that identify topics."""
+FIRST_VERSION = 9
+"""The first that is flexible."""
 
-_HEAD = struct.Struct(">BhiB16sBi")  # no transaction, acks, timeout, topics, id, partitions, index
+FIRST_BY_ID = 13
+"""The first that names topics by their ids."""
+
+_HEAD = struct.Struct(">BhiB")  # no transaction, acks, timeout, topics
+_PART = struct.Struct(">Bi")  # partitions, index
 _ONE = compact_length(1)[0]
-_NO_TOPIC_ID = bytes(16)
+_TOPIC_ID_BYTES = 16
+_NO_TOPIC_ID = bytes(_TOPIC_ID_BYTES)
 _NO_TAGS = b"\0\0\0"  # of the partition, the topic, the request
-_ANSWER = struct.Struct(">iiBB16sBihqqqBBBBiB")
+_ANSWER_HEAD = struct.Struct(">iBB")  # correlation id, no tagged fields, topics
+_ANSWER = struct.Struct(">BihqqqBBBBiB")  # from the number of partitions on
+_SIZE = struct.Struct(">i")
 _NO_TIME = -1
 _EMPTY = compact_length(0)[0]
 
@@ -35,9 +42,12 @@ class LonePart:
 
 @dataclass(slots=True)
 class LoneTopic:
-    """A topic with what is for its partitions."""
+    """A topic with what is for its partitions; it has an id or a name."""
 
-    topic_id: UUID
+    topic_id: UUID | None
+    name: str | None
+    packed: bytes
+    """The id or the name as it stands in the request, and in the answer."""
     partition_data: tuple[LonePart]
 
 
@@ -53,21 +63,42 @@ class LoneBatch:
 
 def read(version: int, body: memoryview) -> LoneBatch | None:
     """Return the request behind its header, or None: it is another, or none."""
-    if version != VERSION or len(body) < _HEAD.size:
+    if version < FIRST_VERSION or len(body) < _HEAD.size:
         return None
-    no_transaction, acks, timeout_ms, topics, topic_id, parts, index = _HEAD.unpack_from(body)
-    if no_transaction or topics != _ONE or parts != _ONE or topic_id == _NO_TOPIC_ID:
+    no_transaction, acks, timeout_ms, topics = _HEAD.unpack_from(body)
+    if no_transaction or topics != _ONE:
         return None
     try:
-        size, at = unsigned_varint(body, _HEAD.size)
-    except (IndexError, MalformedMessageError):
+        topic_id, name, at = (_by_id if version >= FIRST_BY_ID else _by_name)(body)
+        packed = bytes(body[_HEAD.size : at])
+        parts, index = _PART.unpack_from(body, at)
+        size, at = unsigned_varint(body, at + _PART.size)
+    except (IndexError, struct.error, UnicodeDecodeError, MalformedMessageError):
         return None
     end = at + size - 1
-    if size == 0 or body[end : end + len(_NO_TAGS)] != _NO_TAGS:
+    is_lone = parts == _ONE and (topic_id or name) is not None
+    if not is_lone or size == 0 or body[end : end + len(_NO_TAGS)] != _NO_TAGS:
         return None
-    part = LonePart(index, bytes(body[at:end]))
-    topic = LoneTopic(UUID(bytes=topic_id), (part,))
+    topic = LoneTopic(topic_id, name, packed, (LonePart(index, bytes(body[at:end])),))
     return LoneBatch(None, acks, milliseconds(timeout_ms), (topic,))
+
+
+def _by_id(body: memoryview) -> tuple[UUID | None, None, int]:
+    """Return the topic's id and where it ends."""
+    end = _HEAD.size + _TOPIC_ID_BYTES
+    topic_id = bytes(body[_HEAD.size : end])
+    if len(topic_id) < _TOPIC_ID_BYTES or topic_id == _NO_TOPIC_ID:
+        return None, None, end
+    return UUID(bytes=topic_id), None, end
+
+
+def _by_name(body: memoryview) -> tuple[None, str | None, int]:
+    """Return the topic's name and where it ends."""
+    size, at = unsigned_varint(body, _HEAD.size)
+    if size == 0:
+        return None, None, at
+    end = at + size - 1
+    return None, str(body[at:end], "utf-8"), end
 
 
 def to_frame(correlation: int, asked: LoneBatch, response: pb.ProduceResponse) -> bytes | None:
@@ -78,12 +109,7 @@ def to_frame(correlation: int, asked: LoneBatch, response: pb.ProduceResponse) -
     if response.node_endpoints:
         return None
     topic = asked.topic_data[0]
-    return _ANSWER.pack(
-        _ANSWER.size - 4,
-        correlation,
-        0,  # tags of the header
-        _ONE,
-        topic.topic_id.bytes,
+    answer = _ANSWER.pack(
         _ONE,
         topic.partition_data[0].index,
         0,
@@ -96,3 +122,6 @@ def to_frame(correlation: int, asked: LoneBatch, response: pb.ProduceResponse) -
         response.throttle_time_ms,
         0,
     )
+    size = _ANSWER_HEAD.size + len(topic.packed) + len(answer)
+    head = _ANSWER_HEAD.pack(correlation, 0, _ONE)
+    return b"".join((_SIZE.pack(size), head, topic.packed, answer))
