@@ -1,7 +1,7 @@
 """Small unary calls as messages of one stream: the caller's side (spec CAR).
 
 A unary call of gRPC costs its server and its caller about four times as much as a message on a
-stream and its answer (docs/performance.md).
+stream and its answer (docs/reports/2026-11-23-speed.md).
 """
 
 import asyncio
