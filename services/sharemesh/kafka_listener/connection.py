@@ -21,6 +21,7 @@ from sharemesh.kafka_listener.login.logins import ConnectionLogin
 from sharemesh.kafka_listener.reading_pace import READ_BYTES_PER_S_MIN, ReadingPace
 from sharemesh.kafka_listener.served_requests import ServedRequest
 from sharemesh.kafka_listener.tls import NamelessCertificateError, principal_of
+from sharemesh.kafka_listener.unwritten import Unwritten
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallContext
 from sharemesh.tasks import OwnedTasks, cancel_and_wait
@@ -104,7 +105,8 @@ class ListenerConnection(asyncio.Protocol):
         self._under_way: dict[_UnderWay, asyncio.Task[Sequence[bytes]]] = {}  # the oldest first
         self._heard = False
         self._since_ms = self._opened_ms = owner.clock.now_ms()
-        self._may_write = True
+        self._takes_more = True  # the transport
+        self._unwritten: Unwritten | None = None  # of TLS, whose transport hides what is not sent
         self._unsent_bytes = 0
         self._pace: ReadingPace | None = None
         self._refused: RefusedFrameError | None = None
@@ -122,6 +124,8 @@ class ListenerConnection(asyncio.Protocol):
         """Begin (asyncio)."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if transport.get_extra_info("sslcontext") is not None:
+            self._unwritten = Unwritten()
         peer = peer_name(transport.get_extra_info("peername"))
         self.context = CallContext(peer, in_span=True)
         self.sessions = self._owner.sessions(self.context)
@@ -142,23 +146,13 @@ class ListenerConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client reads slower than it asks (asyncio)."""
-        self._may_write = False
-        size = self._transport.get_write_buffer_size()
-        self._pace = ReadingPace(size, self._owner.clock.now_ms())
-        if not self._owner.held.add(self.principal, size):
-            self.close(RefusedFrameError("slow_reader", "too much waits to be sent to clients"))
-            return
-        self._unsent_bytes += size
+        self._takes_more = False
+        self._hold_unsent()
 
     def resume_writing(self) -> None:
         """What was sent has gone (asyncio)."""
-        unsent, self._unsent_bytes = self._unsent_bytes, 0
-        self._owner.held.give_back(self.principal, unsent)
-        self._pace = None
-        self._may_write = True
-        if not self._under_way:
-            self._since_ms = self._owner.clock.now_ms()
-        self._go_on()
+        self._takes_more = True
+        self._write_on()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as asyncio asks
         """End: sessions are over, what is handled is cancelled (asyncio)."""
@@ -193,8 +187,7 @@ class ListenerConnection(asyncio.Protocol):
                 "no_login", f"it had not logged in {limits.login_ms} ms after it was opened"
             )
         if self._pace is not None:
-            left = self._transport.get_write_buffer_size()
-            if not self._pace.is_too_slow(left, now_ms, limits.frame_ms):
+            if not self._pace.is_too_slow(self._unsent(), now_ms, limits.frame_ms):
                 return None
             return RefusedFrameError(
                 "slow_reader",
@@ -267,7 +260,7 @@ class ListenerConnection(asyncio.Protocol):
 
     def _may_begin(self) -> bool:
         """Return whether the next request may begin; only Produce does beside others (KLS-3)."""
-        if self._closed or not self._may_write:
+        if self._closed or self._pace is not None:
             return False
         if not self._under_way:
             return True
@@ -363,7 +356,7 @@ class ListenerConnection(asyncio.Protocol):
                 raise answer
             self._has_logged_in()
             if answer and not self._closed:
-                self._transport.writelines(answer)
+                self._write(answer)
         except RefusedFrameError as refused:
             self.close(refused)
         except asyncio.CancelledError:
@@ -371,6 +364,52 @@ class ListenerConnection(asyncio.Protocol):
         except Exception as error:
             _log.exception("a request of a Kafka client failed")
             self.close(RefusedFrameError("internal", f"{type(error).__name__} here"))
+
+    def _write(self, answer: Sequence[bytes]) -> None:
+        if self._unwritten is None:
+            self._transport.writelines(answer)
+            return
+        self._unwritten.add(answer)
+        if self._pace is None:
+            self._write_on()
+
+    def _write_on(self) -> None:
+        """Give the transport what it takes in this turn; once all is sent, go on."""
+        if self._closed:
+            return
+        if self._unwritten is not None:
+            self._unwritten.write_to(self._transport, lambda: self._takes_more)
+            if self._unwritten.size:
+                self._hold_unsent()
+                if self._takes_more:
+                    asyncio.get_running_loop().call_soon(self._write_on, context=self._around)
+                return
+        if self._takes_more and self._pace is not None:
+            self._has_sent()
+
+    def _unsent(self) -> int:
+        """Return how many bytes of answers wait for the client."""
+        unwritten = 0 if self._unwritten is None else self._unwritten.size
+        return unwritten + self._transport.get_write_buffer_size()
+
+    def _hold_unsent(self) -> None:
+        """Count what waits to be sent, until it is."""
+        if self._pace is not None:
+            return
+        size = self._unsent()
+        self._pace = ReadingPace(size, self._owner.clock.now_ms())
+        if not self._owner.held.add(self.principal, size):
+            self.close(RefusedFrameError("slow_reader", "too much waits to be sent to clients"))
+            return
+        self._unsent_bytes = size
+
+    def _has_sent(self) -> None:
+        unsent, self._unsent_bytes = self._unsent_bytes, 0
+        self._owner.held.give_back(self.principal, unsent)
+        self._pace = None
+        if not self._under_way:
+            self._since_ms = self._owner.clock.now_ms()
+        self._go_on()
 
     async def _end(self) -> None:
         await self.sessions.close()
