@@ -77,7 +77,7 @@ class Leader:
         return self.pacing.throttle_ms(JANE, TOWER)
 
 
-async def _takes(acquisition, runners, order, reader, taken):
+async def _takes(acquisition, runners, owner, order, reader, taken):
     partition = TopicPartition(TopicId(b"\7" * 16), 0)
     taken.append(PartitionFetch(partition, 1, bytes(SIZE), count=1))
 

@@ -116,12 +116,12 @@ class HeldChecker:
             real_pacing(pacing, *arguments)
             checker._pacing[PROCESS.get()] = pacing
 
-        async def take(acquisition, runners, order, reader, taken):
+        async def take(acquisition, runners, owner, order, reader, taken):
             limit = checker._rates.limit(QuotaName.RECORDS_IN_FLIGHT, reader.principal)
             token = _TAKER.set(_Taker(reader.principal, limit is not None))
             held = checker._begins(reader.principal, limit)
             try:
-                await real_take(acquisition, runners, order, reader, taken)
+                await real_take(acquisition, runners, owner, order, reader, taken)
             finally:
                 _TAKER.reset(token)
                 if limit is not None:

@@ -239,16 +239,16 @@ class RateChecker:
             LeaderPacing.throttle_ms,
         )
 
-        async def take(acquisition, runners, order, reader, taken):
+        async def take(acquisition, runners, owner, order, reader, taken):
             if order.max_records <= 0:
-                await real_take(acquisition, runners, order, reader, taken)
+                await real_take(acquisition, runners, owner, order, reader, taken)
                 return
             bytes_of, records_of = QuotaName.CONSUMER_BYTE_RATE, QuotaName.RECORD_RATE
             what = "a fetch was let through"
             of_principal = checker._begins(bytes_of, reader.principal, what)
             of_group = checker._begins(records_of, reader.group_id, what)
             try:
-                await real_take(acquisition, runners, order, reader, taken)
+                await real_take(acquisition, runners, owner, order, reader, taken)
             finally:
                 size, count = sum(len(one.records) for one in taken), sum(o.count for o in taken)
                 checker._takes(bytes_of, reader.principal, of_principal, order.max_bytes, size)

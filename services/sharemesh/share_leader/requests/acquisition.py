@@ -89,7 +89,8 @@ class FetchAcquisition:
         """Acquire from the share partitions in order and unlock them all (spec DF-7, DF-8).
 
         The record budget is shared in order (spec ROT-5), the byte budget divided (ROT-4);
-        partitions that get nothing and have no error are left out. Returns only after a look
+        partitions that get nothing and have no error are left out, and so are those that are
+        probably not needed and that another fetch took (DF-12). Returns only after a look
         that began after this call (LOG-8). ``reader`` is asked before each grant (AUT-4).
         Nothing is acquired while a quota is used up (QUO-9).
         """
@@ -104,7 +105,7 @@ class FetchAcquisition:
             )
         taken: list[PartitionFetch] = []
         try:
-            await self._take(runners, order, reader, taken)
+            await self._take(runners, owner, order, reader, taken)
         finally:
             for runner in runners:
                 runner.unlock(owner)
@@ -116,16 +117,21 @@ class FetchAcquisition:
     async def _take(
         self,
         runners: Sequence[SharePartitionRunner],
+        owner: object,
         order: FetchOrder,
         reader: Reader,
         taken: list[PartitionFetch],
     ) -> None:
         remaining = order.max_records
         share_bytes = max(1, order.max_bytes // max(1, len(runners)))
-        position = 0
-        while position < len(runners) and remaining > 0:
-            chunk = self._expected_to_fill(runners[position:], remaining)
-            position += len(chunk)
+        waiting = runners
+        while waiting and remaining > 0:
+            # After the first turn their locks were given back, and may be another's.
+            held = waiting if waiting is runners else [r for r in waiting if r.try_lock(owner)]
+            chunk = self._expected_to_fill(held, remaining)
+            waiting = held[len(chunk) :]
+            for runner in waiting:
+                runner.unlock(owner)  # spec DF-12
             reads = [self._read(runner, share_bytes, remaining) for runner in chunk]
             results = [await reads[0]] if len(reads) == 1 else await asyncio.gather(*reads)
             for runner, result in zip(chunk, results, strict=True):
