@@ -213,6 +213,28 @@ def test_a_callback_that_would_wait_for_itself_is_refused(cluster, call):
     assert "call it on another thread" in told[0]
 
 
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_a_callback_that_would_wait_for_what_it_sent_is_refused(cluster, timeout):
+    """The outcome comes on the thread that would wait: nothing would ever be confirmed again."""
+    told, looked = [], []
+
+    def callback(*_):
+        later = producer.send("t", b"2")
+        with pytest.raises(TimeoutError):
+            later.result(0)  # a look waits for nothing
+        looked.append(later)
+        try:
+            later.result(timeout)
+        except IllegalStateError as error:
+            told.append(str(error))
+
+    with producer_of(cluster, linger_ms=0) as producer:
+        producer.send("t", b"1", callback=callback)
+        producer.flush(10_000)
+        assert "call it on another thread" in told[0]
+        assert looked[0].result(10).offset == 1
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("key", [None, b"k"])
 def test_an_error_that_nobody_thought_of_fails_every_record(cluster, monkeypatch, is_known, key):

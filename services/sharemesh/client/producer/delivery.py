@@ -53,10 +53,14 @@ class OutgoingRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """What is said of records: what they wait for, from any thread; and failures nobody read."""
+    """What is said of records: what they wait for, from any thread; and failures nobody read.
+
+    ``check_may_wait`` raises IllegalStateError for a thread on which an outcome would never come.
+    """
 
     awaited: Callable[[str, int | None], str]
     forgotten: "Forgotten | None" = None
+    check_may_wait: Callable[[], object] = bool
 
 
 RUN_RECORDS_MAX = 500
@@ -386,6 +390,7 @@ class ProduceFuture(Future[RecordMetadata]):
 
         Raises:
             TimeoutError: It is not confirmed yet; it may still be.
+            IllegalStateError: As ``exception``.
         """
         found = self._known()
         if found is None or found[0].error is not None:
@@ -404,10 +409,14 @@ class ProduceFuture(Future[RecordMetadata]):
 
         Raises:
             TimeoutError: Neither is known yet.
+            IllegalStateError: Neither is known, and waiting here is waiting for ever: a callback
+                waits on the thread that would bring it, or a fork left that thread behind.
         """
         self._observe()
         found = self._known()
         if found is None:
+            if timeout is None or timeout > 0:
+                self.run.reports.check_may_wait()
             with contextlib.suppress(TimeoutError):
                 super().exception(timeout)
             found = self._known()

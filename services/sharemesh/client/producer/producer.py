@@ -43,7 +43,7 @@ class Producer(ProducerBase):
         self._content = self._serializing.content
         self._loop = BackgroundLoop("sharemesh-producer")
         self._forgotten = Forgotten(self._environment.clock)
-        self._reports = Reports(self._awaited, self._forgotten)
+        self._reports = Reports(self._awaited, self._forgotten, self._loop.check_may_wait)
         self._handed: deque[SentRun] = deque()  # the last one may be appended to
         self._run: SentRun | None = None  # the last one; None: the next record begins a run
         self._is_stirred = False
