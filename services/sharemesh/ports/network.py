@@ -106,6 +106,25 @@ class UnmeasuredTime:
 
 _UNMEASURED = UnmeasuredTime()
 
+LEAST_READ_BYTES = 64 * 1024
+"""With so much room in an answer records are read, whatever more is asked for."""
+
+
+class AnswerRoom(Protocol):
+    """What the answer of a call may take until it has left, beside others' of its principal."""
+
+    async def until_room(self, timeout_ms: int) -> None:
+        """Return once something may be read, or when the time is over."""
+        ...
+
+    def take(self, most: int) -> int:
+        """Set bytes aside for what is read now, and return how many; 0: there is no room."""
+        ...
+
+    def give_back(self, size: int) -> None:
+        """Of what was set aside so much was not read."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
@@ -118,7 +137,8 @@ class CallContext:
     processor time holds back. ``batches`` is where record batches go instead of into an answer, for
     a caller in this process that passes them on as they are; None: into it. ``placed`` is called
     at most once, as soon as all that a Produce asks for has its place in the logs, behind whatever
-    came earlier; it may never be (KLS-3).
+    came earlier; it may never be (KLS-3). ``answer`` bounds what is read for the answer; None: the
+    transport does not, or bounds it in another way.
     """
 
     peer: str
@@ -129,6 +149,7 @@ class CallContext:
     time: CallTime = _UNMEASURED
     batches: dict[TopicPartition, bytes] | None = None
     placed: Callable[[], None] | None = None
+    answer: AnswerRoom | None = None
 
 
 class Stream(Protocol, Generic[Out_contra, In_co]):

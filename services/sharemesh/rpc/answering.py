@@ -4,30 +4,41 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from sharemesh.methods import Method, Request, Response
-from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
+from sharemesh.ports.network import CallContext, CallFailedError, Stream
 from sharemesh.rpc.carried_calls import CARRIED_BYTES_MAX, CARRY
 from sharemesh.rpc.carried_stream import CarriedStream
 from sharemesh.rpc.limits import (
     FIRST_MESSAGE_MS,
     REQUEST_MS,
     STREAM_TAKEN,
-    THROTTLE_TIME,
-    TOKEN_STALE,
+    ServerLimits,
 )
 from sharemesh.rpc.open_calls import OpenCalls
 from sharemesh.rpc.quiet_streams import QuietStream, QuietStreamError
 from sharemesh.rpc.receiving_memory import ReceivingMemory, TooMuchReceivedError
+from sharemesh.rpc.refusal import (
+    Refusal,
+    mark,
+    refusal_of,
+    refuse,
+    refused_silent,
+    silent,
+)
 from sharemesh.rpc.request_parser import ParserThread, RequestParser
 from sharemesh.rpc.silent_calls import SilentCalls, TooManySilentError
 from sharemesh.rpc.status import code_of
 from sharemesh.rpc.streams import GrpcServerStream
 from sharemesh.rpc.tls import AUTHORIZATION, SECRET_HEADER, Principals
 from sharemesh.rpc.token_streams import TokenStreams, token_ended
+from sharemesh.rpc.unsent_answers import UnsentAnswer, UnsentAnswers
 from sharemesh.throttling.call_turns import CallTurns
 from sharemesh.v1 import carried_calls_pb2
 
@@ -37,25 +48,11 @@ _OF_THE_TRANSPORT = (SECRET_HEADER, AUTHORIZATION)
 _log = logging.getLogger(__name__)
 
 
-class StatusError(Exception):
-    """A handler ends its call with a status that the network port has no failure for."""
+_Answer = Callable[[bytes, CallContext], Awaitable[tuple[bytes, UnsentAnswer]]]
+"""A method from bytes to bytes, and what these hold until they have left."""
 
-    def __init__(self, code: grpc.StatusCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
-class _Refusal(NamedTuple):
-    """How a call ends that has no answer."""
-
-    code: grpc.StatusCode
-    message: str
-    trailing: tuple[tuple[str, str], ...] = ()
-
-
-_Answer = Callable[[bytes, CallContext], Awaitable[bytes]]
-"""A method from bytes to bytes."""
+_UNSENT: ContextVar[UnsentAnswer | None] = ContextVar("unsent answer", default=None)
+"""Of the call whose task this is: gRPC makes bytes of an answer behind its handler."""
 
 RefusedCall = Callable[[str, str, str, str], None]
 """Hears method, principal (empty: not known), peer and the status of a call; must not raise."""
@@ -82,6 +79,7 @@ class Answering:
         open_calls: OpenCalls,
         on_refused: RefusedCall | None = None,
         memory: ReceivingMemory | None = None,
+        limits: ServerLimits | None = None,
     ) -> None:
         """``on_refused`` hears of calls that end without an answer for who calls or how much."""
         self._principals = principals
@@ -93,6 +91,7 @@ class Answering:
         self._memory = memory or ReceivingMemory(lambda: 0, 0)
         self._silent = SilentCalls(principals.own)
         self._turns = CallTurns(principals.own)
+        self._unsent = UnsentAnswers(limits or ServerLimits(), principals.own)
         self._carried: dict[str, _Answer] = {}
         self._carrying: dict[CarriedStream, None] = {}
 
@@ -121,6 +120,7 @@ class Answering:
                 await self._unless_quiet(quiet, caller, carried.run())
             finally:
                 del self._carrying[carried]
+                calls.close()
 
         return self.stream(CARRY, serve)
 
@@ -156,30 +156,35 @@ class Answering:
         parser = RequestParser(method, self._thread)
         if method.is_carried:
 
-            async def carried(request: bytes, caller: CallContext) -> bytes:
-                await self._turns.turn(caller.principal, len(request))
-                response = await handler(await parser.parsed(request), caller)
-                return response.SerializeToString()
+            async def carried(request: bytes, caller: CallContext) -> tuple[bytes, UnsentAnswer]:
+                unsent = await self._unsent.begin(caller.principal, method.name, len(request))
+                try:
+                    await self._turns.turn(caller.principal, len(request))
+                    response = await handler(await parser.parsed(request), caller)
+                    data = response.SerializeToString()
+                except BaseException:
+                    unsent.ended()
+                    raise
+                unsent.made(len(data))
+                return data, unsent
 
             self._carried[method.name] = carried
 
         async def answer(_requests: object, context: Any) -> Response | None:  # noqa: ANN401
             caller = self._began(method.name, context)
-            answered: Response | _Refusal = (
+            answered: Response | Refusal = (
                 caller
-                if isinstance(caller, _Refusal)
+                if isinstance(caller, Refusal)
                 else await self._answered(method, parser, handler, context, caller)
             )
-            if not isinstance(answered, _Refusal):
+            if not isinstance(answered, Refusal):
                 return answered
             if isinstance(caller, CallContext):
                 self._tell(method.name, caller.principal, context.peer(), answered)
-            _refuse(context, answered)
+            refuse(context, answered)
             return None
 
-        return grpc.stream_unary_rpc_method_handler(
-            answer, response_serializer=method.response.SerializeToString
-        )
+        return grpc.stream_unary_rpc_method_handler(answer, response_serializer=_sent)
 
     def stream(
         self,
@@ -193,13 +198,13 @@ class Answering:
             caller = self._began(method.name, context)
             failed = (
                 caller
-                if isinstance(caller, _Refusal)
+                if isinstance(caller, Refusal)
                 else await self._authenticated(method, parser, handler, context, caller)
             )
             if failed is not None:
                 if isinstance(caller, CallContext):
                     self._tell(method.name, caller.principal, context.peer(), failed)
-                _refuse(context, failed)
+                refuse(context, failed)
 
         return grpc.stream_stream_rpc_method_handler(
             answer, response_serializer=method.response.SerializeToString
@@ -212,22 +217,22 @@ class Answering:
         handler: Callable[[Request, CallContext], Awaitable[Response]],
         context: Any,  # noqa: ANN401 - untyped
         caller: CallContext,
-    ) -> Response | _Refusal:
+    ) -> Response | Refusal:
         """Answer one unary call, or return why it failed."""
         own = caller.principal in self._own
         try:
             received = self._request(method, parser, context, caller.principal)
             request = await (received if own else self._memory.bounded(caller.principal, received))
         except (TooManySilentError, TooMuchReceivedError) as error:
-            return _refused_silent(method, error)
+            return refused_silent(method, error)
         except Exception as error:
-            return _refusal_of(method.name, error)
-        if isinstance(request, _Refusal):
+            return refusal_of(method.name, error)
+        if isinstance(request, Refusal):
             return request
         try:
-            return await handler(request, caller)
+            return await handler(request, replace(caller, answer=_UNSENT.get()))
         except Exception as error:
-            return _refusal_of(method.name, error)
+            return refusal_of(method.name, error)
 
     async def _request(
         self,
@@ -235,18 +240,23 @@ class Answering:
         parser: RequestParser[Request],
         context: Any,  # noqa: ANN401 - untyped
         principal: str,
-    ) -> Request | _Refusal:
+    ) -> Request | Refusal:
         """Read the one message of a unary call, and parse it in its turn."""
         try:
             data = await self._silent.spoken(principal, REQUEST_MS, context.read())
         except TimeoutError:
-            return _silent(method, "call", REQUEST_MS)
+            return silent(method, "call", REQUEST_MS)
         if data is grpc.aio.EOF:
             asked = method.request.DESCRIPTOR.name
-            return _Refusal(
+            return Refusal(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"{method.name}: the call has no request: send one {asked}",
             )
+        unsent = await self._unsent.begin(principal, method.name, len(data))
+        _UNSENT.set(unsent)
+        task = asyncio.current_task()
+        assert task is not None, "gRPC serves each call in a task of its own"
+        task.add_done_callback(lambda _: unsent.ended())
         await self._turns.turn(principal, len(data))
         return await parser.parsed(data)
 
@@ -257,7 +267,7 @@ class Answering:
         handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
         context: Any,  # noqa: ANN401 - untyped
         caller: CallContext,
-    ) -> _Refusal | None:
+    ) -> Refusal | None:
         """Serve one stream to its end, from its turn on; return why it failed, if it did."""
         await self._turns.turn(caller.principal, 0)
         stream = GrpcServerStream[Response, Request](context, method, parser)
@@ -265,14 +275,14 @@ class Answering:
         pump = asyncio.ensure_future(stream.read_ahead())
         try:
             if not await self._spoken(stream, pump, caller.principal):
-                return _silent(method, "stream", FIRST_MESSAGE_MS)
+                return silent(method, "stream", FIRST_MESSAGE_MS)
             await handler(stream, caller)
         except (TooManySilentError, TooMuchReceivedError) as error:
-            return _refused_silent(method, error)
+            return refused_silent(method, error)
         except QuietStreamError as error:
-            return _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method.name}: {error}")
+            return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method.name}: {error}")
         except Exception as error:
-            return _refusal_of(method.name, error)
+            return refusal_of(method.name, error)
         finally:
             await _ended(pump)
         return None
@@ -297,25 +307,25 @@ class Answering:
         handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
         context: Any,  # noqa: ANN401 - untyped
         caller: CallContext,
-    ) -> _Refusal | None:
+    ) -> Refusal | None:
         """Serve one stream as long as its caller's token lasts (IDN-7), if one names it."""
         with self._token_streams.bound(caller) as end:
             if end is None:
                 return await self._served(method, parser, handler, context, caller)
-            failed: _Refusal | None = None
+            failed: Refusal | None = None
             with contextlib.suppress(TimeoutError):
                 async with end:
                     failed = await self._served(method, parser, handler, context, caller)
             if end.expired():
-                return _refusal_of(method.name, token_ended(method.name))
+                return refusal_of(method.name, token_ended(method.name))
             return failed
 
-    def _began(self, method: str, context: Any) -> CallContext | _Refusal:  # noqa: ANN401
+    def _began(self, method: str, context: Any) -> CallContext | Refusal:  # noqa: ANN401
         """Return who calls, counted until its answer has left; or why the call is refused."""
         try:
             caller = call_context(context, self._principals)
         except CallFailedError as error:
-            unknown = _Refusal(code_of(error.failure), f"{method}: {error.message}", _mark(error))
+            unknown = Refusal(code_of(error.failure), f"{method}: {error.message}", mark(error))
             self._tell(method, "", context.peer(), unknown)
             return unknown
         if caller.proven_for_ms is not None:
@@ -325,20 +335,20 @@ class Answering:
             self._counted(caller.principal)
         return refused or caller
 
-    def one_too_many(self, method: str, caller: CallContext) -> _Refusal | None:
+    def one_too_many(self, method: str, caller: CallContext) -> Refusal | None:
         """Count one more open call of this caller; or return why it is refused (BND-2)."""
         why = self._open.began(caller.principal)
         if not why:
             return None
         if self._open.first_refusal(caller.principal):
             _log.warning("calls are refused: %s", why, extra={"peer": caller.peer})
-        refused = _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method}: {why}")
+        refused = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method}: {why}")
         self._tell(method, caller.principal, caller.peer, refused)
         return refused
 
-    def refused(self, method: str, caller: CallContext, error: Exception) -> _Refusal:
+    def refused(self, method: str, caller: CallContext, error: Exception) -> Refusal:
         """Return how a call ends whose handler raised, and tell of it."""
-        refused = _refusal_of(method, error)
+        refused = refusal_of(method, error)
         self._tell(method, caller.principal, caller.peer, refused)
         return refused
 
@@ -360,7 +370,7 @@ class Answering:
         method: str,
         principal: str,
         peer: str,
-        refused: _Refusal,
+        refused: Refusal,
     ) -> None:
         """Tell of a refused call, unless that was decided where rights are looked at (AUD-3)."""
         if self._on_refused is not None and refused.code in _TOLD:
@@ -381,20 +391,21 @@ class _CarriedCalls:
         self._stream = stream
         self._methods = methods
         self._caller = caller
+        self._unsent: dict[int, UnsentAnswer] = {}
 
     def refused(
         self, call: carried_calls_pb2.CarriedCall
     ) -> carried_calls_pb2.CarriedAnswer | None:
         """Count one more open call; or return why it is refused."""
         self._stream.heard()
-        refusal: _Refusal | None
+        refusal: Refusal | None
         if call.method not in self._methods:
             words = f"{call.method} is not carried here: call it by itself"
-            refusal = _Refusal(grpc.StatusCode.UNIMPLEMENTED, words)
+            refusal = Refusal(grpc.StatusCode.UNIMPLEMENTED, words)
         elif len(call.request) > CARRIED_BYTES_MAX:
             size = f"{len(call.request)} bytes, more than {CARRIED_BYTES_MAX}"
             words = f"{call.method}: a request of {size}, is not carried: send it by itself"
-            refusal = _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
+            refusal = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
         else:
             refusal = self._answering.one_too_many(call.method, self._caller)
         return None if refusal is None else _refused(call.number, refusal)
@@ -402,15 +413,33 @@ class _CarriedCalls:
     async def answer(self, call: carried_calls_pb2.CarriedCall) -> carried_calls_pb2.CarriedAnswer:
         """Return the response, or the status with which the call ends."""
         try:
-            response = await self._methods[call.method](call.request, self._caller)
+            response, unsent = await self._methods[call.method](call.request, self._caller)
         except Exception as error:
             refusal = self._answering.refused(call.method, self._caller, error)
             return _refused(call.number, refusal)
+        if unsent.size:
+            self._unsent[call.number] = unsent
         return carried_calls_pb2.CarriedAnswer(number=call.number, response=response)
 
-    def left(self) -> None:
-        """A call that was counted is over, and its answer has left."""
+    def left(self, number: int | None) -> None:
+        """A call that was counted is over, and its answer, if it has one, has left."""
         self._answering.call_ended(self._caller.principal)
+        if number is not None and (unsent := self._unsent.pop(number, None)) is not None:
+            unsent.ended()
+
+    def close(self) -> None:
+        """The stream is over, and with it what had not left."""
+        for unsent in self._unsent.values():
+            unsent.ended()
+
+
+def _sent(response: Message) -> bytes:
+    """Return an answer as it is sent; it counts until the task of its call ends."""
+    data = response.SerializeToString()
+    unsent = _UNSENT.get()
+    if unsent is not None:
+        unsent.made(len(data))
+    return data
 
 
 async def _ended(pump: "asyncio.Task[None]") -> None:
@@ -418,59 +447,13 @@ async def _ended(pump: "asyncio.Task[None]") -> None:
     await asyncio.wait([pump])
 
 
-def _refuse(context: Any, refusal: _Refusal) -> None:  # noqa: ANN401 - untyped
-    """Let the call end with a status once its handler returns.
-
-    An ``abort`` would raise: gRPC keeps that exception in a cycle with the frames that it passed
-    and the call, until the next search for cycles. Of 20,000 refused calls a process held 100 MiB
-    so, and the search that found them stopped it for a second (measured).
-    """
-    context.set_code(refusal.code)
-    context.set_details(refusal.message)
-    context.set_trailing_metadata(refusal.trailing)
-
-
-def _refused(number: int, refusal: _Refusal) -> carried_calls_pb2.CarriedAnswer:
+def _refused(number: int, refusal: Refusal) -> carried_calls_pb2.CarriedAnswer:
     return carried_calls_pb2.CarriedAnswer(
         number=number,
         status=refusal.code.value[0],
         details=refusal.message,
         trailing=dict(refusal.trailing),
     )
-
-
-def _silent(method: Method[Any, Any], what: str, waited_ms: int) -> _Refusal:
-    return _Refusal(
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        f"{method.name}: nothing came for {waited_ms} ms after the {what} was opened: send its "
-        f"first {method.request.DESCRIPTOR.name} at once",
-    )
-
-
-def _refused_silent(
-    method: Method[Any, Any], why: TooManySilentError | TooMuchReceivedError
-) -> _Refusal:
-    return _Refusal(
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        f"{method.name}: {why}: send its first {method.request.DESCRIPTOR.name} at once, and try "
-        "again",
-    )
-
-
-def _refusal_of(method: str, error: Exception) -> _Refusal:
-    if isinstance(error, CallFailedError):
-        return _Refusal(code_of(error.failure), error.message, _mark(error))
-    if isinstance(error, StatusError):
-        return _Refusal(error.code, error.message)
-    _log.error("handler of %s failed", method, exc_info=error)
-    return _Refusal(code_of(Failure.INTERNAL), f"{type(error).__name__} in the server")
-
-
-def _mark(error: CallFailedError) -> tuple[tuple[str, str], ...]:
-    """Return the trailing metadata of a refusal that the caller, or time, heals (IDN-4, QUO-14)."""
-    if error.throttle_ms:
-        return ((THROTTLE_TIME, str(error.throttle_ms)),)
-    return ((TOKEN_STALE, "1"),) if error.stale else ()
 
 
 def call_context(context: Any, principals: Principals) -> CallContext:  # noqa: ANN401 - untyped

@@ -1,6 +1,7 @@
 """Small unary calls as messages of one stream: the server's side (spec CAR)."""
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
@@ -21,8 +22,8 @@ class CarriedAnswering(Protocol):
         """Return how a call ends; nothing is raised."""
         ...
 
-    def left(self) -> None:
-        """A call that was counted is over, and its answer has left."""
+    def left(self, number: int | None) -> None:
+        """A call that was counted is over; the answer to this number, if it has one, has left."""
         ...
 
 
@@ -65,7 +66,7 @@ class CarriedStream:
         finally:
             await cancel_and_wait(*tasks)
             await self._calls.close()
-            self._left(self._counted)
+            self._left([None] * self._counted)
         for task in (reader, sender):
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
@@ -99,16 +100,16 @@ class CarriedStream:
     def _ended(self, number: int, outcome: pb.CarriedAnswer | BaseException) -> None:
         del self._begun[number]
         if isinstance(outcome, BaseException):  # cancelled: nobody waits for its answer
-            self._left(1)
+            self._left([None])
             self._room.release()
             return
         self._answers.append(outcome)
         self._wake()
 
-    def _left(self, count: int) -> None:
-        self._counted -= count
-        for _ in range(count):
-            self._answering.left()
+    def _left(self, numbers: Sequence[int | None]) -> None:
+        self._counted -= len(numbers)
+        for number in numbers:
+            self._answering.left(number)
 
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():
@@ -124,7 +125,7 @@ class CarriedStream:
             answers, self._answers = self._answers, []
             refusals, self._refusals = self._refusals, []
             await self._stream.send(pb.CarriedAnswers(answers=[*answers, *refusals]))
-            self._left(len(answers))
+            self._left([each.number for each in answers])
             for _ in (*answers, *refusals):
                 self._room.release()
 

@@ -73,6 +73,8 @@ class ServerLimits:
         reserved_calls: Open calls of the cluster's own processes, beside those of clients.
         max_concurrent_streams: Open calls of one connection.
         max_connections: Open connections; more are closed before a handshake.
+        answer_bytes: Answers of all clients that have not left (spec BND-33).
+        principal_answer_bytes: The same of one principal.
     """
 
     max_message_bytes: int = MAX_MESSAGE_BYTES
@@ -81,6 +83,8 @@ class ServerLimits:
     reserved_calls: int = 5_000
     max_concurrent_streams: int = 4_000
     max_connections: int = MAX_CONNECTIONS
+    answer_bytes: int = 256 * 1024 * 1024
+    principal_answer_bytes: int = 64 * 1024 * 1024
 
 
 def server_limits(max_connections: int, *, callers_have_names: bool) -> ServerLimits:
@@ -88,7 +92,11 @@ def server_limits(max_connections: int, *, callers_have_names: bool) -> ServerLi
     limits = ServerLimits(max_connections=max_connections)
     if callers_have_names:
         return limits
-    return dataclasses.replace(limits, max_principal_calls=limits.max_concurrent_calls)
+    return dataclasses.replace(
+        limits,
+        max_principal_calls=limits.max_concurrent_calls,
+        principal_answer_bytes=limits.answer_bytes,
+    )
 
 
 def channel_arguments(max_message_bytes: int) -> GrpcArguments:

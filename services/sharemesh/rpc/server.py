@@ -55,7 +55,7 @@ class GrpcServer:
         self._reflection = reflection
         principals = principals or Principals()
         open_calls = OpenCalls(self._limits, principals.own)
-        self._answering = Answering(principals, open_calls, on_refused, memory)
+        self._answering = Answering(principals, open_calls, on_refused, memory, self._limits)
         self._handlers: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
         self._servers: list[grpc.aio.Server] = []
         self._renewing: asyncio.Task[None] | None = None

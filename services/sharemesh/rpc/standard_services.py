@@ -10,8 +10,9 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from sharemesh.methods import Method, StreamingKind
 from sharemesh.ports.network import CallContext, Stream
-from sharemesh.rpc.answering import Answering, StatusError
+from sharemesh.rpc.answering import Answering
 from sharemesh.rpc.limits import HEALTH_BYTES_MAX
+from sharemesh.rpc.refusal import StatusError
 
 READINESS = "readiness"
 LIVENESS = "liveness"

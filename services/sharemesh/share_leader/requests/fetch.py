@@ -64,7 +64,7 @@ class Fetch:
             may_read = await self._turn(principal, deadline_ms)
             parts = await self._found(request.partitions, principal, slices)
             if may_read:
-                await self._read_once_ready(request, parts, principal, deadline_ms, slices)
+                await self._read_once_ready(request, parts, context, deadline_ms, slices)
         finally:
             self._waiting -= 1
             self._waiting_for -= named
@@ -109,7 +109,7 @@ class Fetch:
         self,
         request: pb.FetchRequest,
         parts: Sequence[FetchedPart],
-        principal: str,
+        context: CallContext,
         deadline_ms: int,
         slices: Slices,
     ) -> None:
@@ -123,7 +123,8 @@ class Fetch:
             while True:
                 is_late = clock.now_ms() >= deadline_ms
                 if await wait.is_ready() or is_late:
-                    await self._read(wait, principal, most, committed=committed)
+                    await self._room(context, deadline_ms)
+                    await self._read(wait, context, most, committed=committed)
                     if is_late or any(part.outcome or part.read.headers for part in parts):
                         return
                 if alarm is None:
@@ -137,17 +138,30 @@ class Fetch:
     def _most_bytes(self, request: pb.FetchRequest) -> int:
         return min(max(1, request.max_bytes), self._environment.settings.max_response_bytes)
 
+    async def _room(self, context: CallContext, deadline_ms: int) -> None:
+        """Wait a while for room in what the principal's answers may take (BND-33)."""
+        if context.answer is not None:
+            now_ms = self._environment.clock.now_ms()
+            held_ms = self._environment.settings.max_throttle_hold_ms
+            await context.answer.until_room(max(deadline_ms - now_ms, held_ms))
+
     async def _read(
-        self, wait: DelayedFetch, principal: str, most: int, *, committed: bool
+        self, wait: DelayedFetch, context: CallContext, most: int, *, committed: bool
     ) -> None:
-        """Read what fits, as far as the principal's quota lets; one that is long waits here."""
+        """Read what fits and has room, as far as the principal's quota lets (FET-6, BND-33)."""
+        principal, answer = context.principal, context.answer
         async with self._reading:
+            set_aside = most if answer is None else answer.take(most)
+            if not set_aside:
+                return
             allowed = self._pacing.begin_read(principal, most)
             taken = 0
             try:
-                left = most if allowed is None else allowed.max_bytes
+                left = min(set_aside, most if allowed is None else allowed.max_bytes)
                 taken = await self._read_within(wait.to_read(), left, committed=committed)
             finally:
+                if answer is not None:
+                    answer.give_back(set_aside - taken)
                 if allowed is not None:
                     self._pacing.settle(allowed, principal, "", taken, 0)
 

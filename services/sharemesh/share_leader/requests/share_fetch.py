@@ -1,13 +1,13 @@
 """ShareFetch and ShareAcknowledge: the unary requests of a session (spec REQ, SES, DF)."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sharemesh.authorization.refusals import hear_bound
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import MemberId, TopicPartition
 from sharemesh.domain.share_session import FINAL_EPOCH, INITIAL_EPOCH, FetchContext, SessionKey
-from sharemesh.ports.network import CallContext
+from sharemesh.ports.network import AnswerRoom, CallContext
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import Outcome
 from sharemesh.share_leader.pacing import LeaderPacing
@@ -141,7 +141,12 @@ class ShareFetch:
         if not fetch.is_final and not request.is_renew_ack:
             wait_ms = await self._turn(request, reader, patient=not acknowledging)
             if wait_ms is not None:
-                await self._fetch(request, reader, fetch, order, response, wait_ms)
+                answer, clock = context.answer, self._environment.clock
+                if answer is not None:
+                    began_ms = clock.now_ms()
+                    await answer.until_room(wait_ms)
+                    wait_ms = max(0, wait_ms - (clock.now_ms() - began_ms))
+                await self._fetch(request, reader, fetch, order, response, wait_ms, answer)
             for partition in must_appear:
                 response.entry(partition)
         also = [] if fetch.is_final else listed(request.topics)
@@ -183,6 +188,7 @@ class ShareFetch:
         order: FetchOrder,
         response: FetchResponse[pb.ShareFetchResponse],
         wait_ms: int,
+        answer: AnswerRoom | None,
     ) -> None:
         partitions = fetch.to_fetch()
         runners, refused = await self._found(reader, partitions, response)
@@ -200,7 +206,7 @@ class ShareFetch:
                 names.FETCH_PARTITIONS_LOCKED, reader.group_id
             )
             locked.record(100 * len(kept) / len(partitions))
-            taken = await self._acquisition.take(kept, wait, order, reader)
+            taken = await self._take(kept, wait, order, reader, answer)
         taken = [one for one in taken if one.ranges or one.error]
         for one in taken:
             response.add_taken(one)
@@ -213,6 +219,30 @@ class ShareFetch:
             failed.update(wait.failed)
         response.add_errors(failed)
         self._note(fetch, partitions, taken, [*refused, *failed])
+
+    async def _take(
+        self,
+        kept: list[SharePartitionRunner],
+        wait: DelayedShareFetch,
+        order: FetchOrder,
+        reader: Reader,
+        answer: AnswerRoom | None,
+    ) -> list[PartitionFetch]:
+        """Acquire what has room in the answer; nothing without room (BND-33)."""
+        if answer is None or not kept:
+            return await self._acquisition.take(kept, wait, order, reader)
+        set_aside, size = answer.take(order.max_bytes), 0
+        if not set_aside:
+            for runner in kept:
+                runner.unlock(wait)
+            return []
+        order = replace(order, max_bytes=set_aside)
+        try:
+            taken = await self._acquisition.take(kept, wait, order, reader)
+            size = sum(len(one.records) for one in taken)
+            return taken
+        finally:
+            answer.give_back(set_aside - size)
 
     async def _found(
         self,
