@@ -13,6 +13,7 @@ from tests.faults.trials import Outcome
 FAMILIES = (
     "handshakes",
     "silence",
+    "unread",
     "sizes",
     "asking",
     "rights",
