@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from sharemesh.client.consumer.deliveries import AcquiredIn
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
@@ -23,6 +24,7 @@ class HandledRecord:
     is_lost: bool = False
     held_until_ms: int = 0  # its lock holds so long, as far as leaders have confirmed
     task: "asyncio.Task[None] | None" = None
+    late: "asyncio.Future[Any] | None" = None  # its handler, past its deadline on a thread
 
     @property
     def key(self) -> tuple[TopicIdPartition, int]:

@@ -4,7 +4,7 @@ import asyncio
 import heapq
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -217,6 +217,17 @@ class HandlerFailures:
             record.topic_id_partition,
             record.offset,
             long_ms / 1_000,
+        )
+
+    def say_all_late(self, running: Iterable[HandledRecord], threads: int) -> None:
+        """Log it if no thread is left, so that nothing is handled before a handler ends."""
+        if sum(active.late is not None for active in running) < threads:
+            return
+        _log.warning(
+            "all threads of run (%d) are busy with handlers that are past deadline_ms: no record "
+            "is handled until one of them ends; give the handler time-outs of its own, or use "
+            "async_share_consumer, which can cancel it",
+            threads,
         )
 
     def lock_lost(self, active: HandledRecord) -> None:

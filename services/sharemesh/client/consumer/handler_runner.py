@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from sharemesh.client.consumer.calls import ConsumerCalls
@@ -17,6 +17,12 @@ from sharemesh.client.consumer.deliveries import (
 from sharemesh.client.consumer.delivery_reader import DeliveryReader
 from sharemesh.client.consumer.engine import ConsumerEngine
 from sharemesh.client.consumer.handled_record import HandledRecord, confirm_renewals
+from sharemesh.client.consumer.handler_calls import (
+    Handler,
+    HandlerCalls,
+    WrongHandlerError,
+    ended_late,
+)
 from sharemesh.client.consumer.handler_failures import HandlerFailures, RetryQueue, RunOptions
 from sharemesh.client.consumer.start_rate import StartRate
 from sharemesh.client.errors import (
@@ -31,8 +37,6 @@ from sharemesh.client.errors import (
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.tasks import cancel_and_wait, wait_until_set
-
-Handler = Callable[[ConsumerRecord], Awaitable[AcknowledgeType | None]]
 
 CONCURRENCY_MAX = 10_000
 FETCH_WAIT_MS = 1_000
@@ -63,10 +67,9 @@ class HandlerRunner:
                 f"concurrency must be from 1 to {CONCURRENCY_MAX}, but is {concurrency}"
             )
         self._calls = calls
-        self._handler = handler
         self._concurrency = concurrency
-        self._cancels = cancels
         self._options = options = options or RunOptions()
+        self._handlers = HandlerCalls(handler, options.deadline_ms, cancels=cancels)
         self._clock = calls.environment.clock
         self._chance = calls.environment.chance
         self._breaker = None if options.breaker is None else CircuitBreaker(options.breaker)
@@ -82,6 +85,7 @@ class HandlerRunner:
         self._flushing: asyncio.Handle | None = None
         self._freed = asyncio.Event()
         self._stopping = False
+        self._wrong: WrongHandlerError | None = None
 
     def stop(self) -> None:
         """Begin to stop; on the event loop's thread."""
@@ -95,6 +99,7 @@ class HandlerRunner:
 
         Raises:
             IllegalStateError: Not subscribed.
+            IllegalArgumentError: The handler is of the kind that the other client takes.
             ServiceError: The membership ended, or a partition cannot be read without a change.
         """
         self._engine = engine = self._calls.engine
@@ -125,6 +130,8 @@ class HandlerRunner:
                 engine.unseen.by_handlers = False
                 engine.on_pause = lambda _: None
                 await cancel_and_wait(*helpers)
+        if self._wrong is not None:
+            raise self._wrong
 
     def _room(self) -> int:
         """Return how many handlers may run now."""
@@ -244,21 +251,19 @@ class HandlerRunner:
             self._start_handlers()
 
     async def _handle(self, active: HandledRecord) -> None:
-        record = active.record
         kind: AcknowledgeType = _RELEASE
         retry_ms = 0
         is_forgiven = False
         try:
-            said = await self._call_handler(record)
-            kind = AcknowledgeType.ACCEPT if said is None else AcknowledgeType(said)
+            kind = await self._handlers.call(active)
             self._tell_breaker(active, None)
         except asyncio.CancelledError:
             raise
+        except WrongHandlerError as error:
+            is_forgiven, self._wrong = True, error
+            self.stop()
         except Exception as error:
-            kind, retry_ms = self._options.after(error, record.delivery_count, self._chance)
-            is_forgiven = self._tell_breaker(active, error)
-            if not is_forgiven:
-                self._failures.handler_failed(record, error, kind, retry_ms)
+            kind, retry_ms, is_forgiven = self._failed(active, error)
         finally:
             if active.is_lost:
                 pass  # whoever has the record now decides (spec TOK-5)
@@ -268,29 +273,22 @@ class HandlerRunner:
                 self._keep(active, retry_ms)
             else:
                 self._finished(active, kind)
+        self._failures.say_all_late(self._running.values(), self._concurrency)
+        await ended_late(active)
 
-    async def _call_handler(self, record: ConsumerRecord) -> AcknowledgeType | None:
-        """Return what the handler says, if it does in time.
-
-        Raises:
-            TimeoutError: It did not; it was cancelled (spec CL-45).
-        """
-        deadline_ms = self._options.deadline_ms
-        if deadline_ms is None:
-            return await self._handler(record)
-        called = asyncio.ensure_future(self._handler(record))
-        try:
-            await asyncio.wait({called}, timeout=deadline_ms / 1_000)
-            if called.done():
-                return called.result()
-        finally:
-            await cancel_and_wait(called)
-        raise TimeoutError(f"the handler did not end within {deadline_ms} ms (deadline_ms)")
+    def _failed(self, active: HandledRecord, error: Exception) -> tuple[AcknowledgeType, int, bool]:
+        """Return what becomes of a record, the wait before, and whether the failure is forgiven."""
+        record = active.record
+        kind, retry_ms = self._options.after(error, record.delivery_count, self._chance)
+        is_forgiven = self._tell_breaker(active, error)
+        if not is_forgiven and not active.is_lost:
+            self._failures.handler_failed(record, error, kind, retry_ms)
+        return kind, retry_ms, is_forgiven
 
     def _tell_breaker(self, active: HandledRecord, error: Exception | None) -> bool:
         """Say how a handler ended; return whether its failure does not count (spec CL-43)."""
         breaker = self._breaker
-        if breaker is None:
+        if breaker is None or active.is_lost:
             return False
         active.is_outage = breaker.policy.is_outage(error)
         before = breaker.state
@@ -376,7 +374,7 @@ class HandlerRunner:
         task = active.task
         if task is not None and not task.done():
             self._failures.lock_lost(active)
-            if self._cancels:
+            if self._handlers.cancels:
                 task.cancel()
 
     def _lose_ended(self) -> None:
