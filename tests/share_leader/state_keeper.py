@@ -115,4 +115,5 @@ class StateKeeper:
             delivery_count=found[1],
             events=history.events,
             is_whole=history.is_whole,
+            not_before_ms=0 if batch is None else batch.not_before_ms,
         )

@@ -132,6 +132,24 @@ async def test_exp_1_a_leader_without_memory_of_a_group_says_what_became_of_its_
         assert told[1].events_note == ""
 
 
+async def test_rty_12_a_leader_without_memory_of_a_group_says_what_is_delayed():
+    async with mesh() as w:
+        await w.lead(P0, epoch=1)
+        m1 = w.client()
+        await w.produce(P0, 2)
+        await m1.join(P0)
+        await m1.fetch()
+        await m1.acknowledge(ack(P0, 0, 0, 2, delay_ms=60_000), ack(P0, 1, 1, 2))
+        await w.service.stop_partition(P0)
+        await w.lead(P0, epoch=2)
+        await w.configure("g", paused=True)
+        delayed, paused = [await explained(w, offset) for offset in range(2)]
+        assert (delayed.reason, paused.reason) == ("DELAYED", "PAUSED")
+        assert 0 < delayed.delay_remaining_ms <= 60_000
+        assert f"{delayed.delay_remaining_ms:,} ms are left" in delayed.explanation
+        assert not paused.HasField("delay_remaining_ms")
+
+
 async def test_exp_7_of_a_group_that_nothing_is_stored_of_nothing_else_is_said():
     async with mesh() as w:
         await w.lead(P0)

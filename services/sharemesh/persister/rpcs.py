@@ -190,6 +190,7 @@ def _told(each: pb.ReadHistoryPartitionResult) -> RecordHistoryResult:
         each.events_are_whole,
         each.events_from_ms,
         each.events_problem,
+        each.not_before_ms,
     )
 
 

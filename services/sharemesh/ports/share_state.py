@@ -102,6 +102,7 @@ class RecordHistoryResult:
     is_whole: bool = False
     from_ms: int = 0
     problem: str = ""
+    not_before_ms: int = 0
 
 
 class PersisterPort(Protocol):

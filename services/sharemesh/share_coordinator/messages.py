@@ -244,6 +244,7 @@ def _history_result(asked: PartitionRequest, found: Found | None) -> pb.ReadHist
             message.delivery_state = batch.delivery_state
             message.delivery_count = batch.delivery_count
             message.cause = batch.cause
+            message.not_before_ms = batch.not_before_ms
     if found is not None:
         message.events.extend(map(encode_event, found.events))
         message.events_are_whole = found.is_whole

@@ -316,7 +316,7 @@ class ReadShareRecordHistoryRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ReadHistoryTopic, _Mapping]]] = ...) -> None: ...
 
 class ReadHistoryPartitionResult(_message.Message):
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "delivery_state", "delivery_count", "cause", "events", "events_are_whole", "events_from_ms", "events_problem")
+    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "delivery_state", "delivery_count", "cause", "events", "events_are_whole", "events_from_ms", "events_problem", "not_before_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -329,6 +329,7 @@ class ReadHistoryPartitionResult(_message.Message):
     EVENTS_ARE_WHOLE_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FROM_MS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     error_code: int
     error_message: str
@@ -341,7 +342,8 @@ class ReadHistoryPartitionResult(_message.Message):
     events_are_whole: bool
     events_from_ms: int
     events_problem: str
-    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_state: _Optional[int] = ..., delivery_count: _Optional[int] = ..., cause: _Optional[int] = ..., events: _Optional[_Iterable[_Union[_common_pb2.RecordEvent, _Mapping]]] = ..., events_are_whole: _Optional[bool] = ..., events_from_ms: _Optional[int] = ..., events_problem: _Optional[str] = ...) -> None: ...
+    not_before_ms: int
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_state: _Optional[int] = ..., delivery_count: _Optional[int] = ..., cause: _Optional[int] = ..., events: _Optional[_Iterable[_Union[_common_pb2.RecordEvent, _Mapping]]] = ..., events_are_whole: _Optional[bool] = ..., events_from_ms: _Optional[int] = ..., events_problem: _Optional[str] = ..., not_before_ms: _Optional[int] = ...) -> None: ...
 
 class ReadHistoryTopicResult(_message.Message):
     __slots__ = ("topic_id", "partitions")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from sharemesh.codec.record_event import encode_event
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.group_config.retry_delays import RELEASE_DELAY_MAX_MS
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.record_history import RecordChange
 from sharemesh.domain.state_batch import TERMINAL
@@ -57,6 +58,11 @@ def ended_as(durable: RecordHistoryResult) -> Reason | None:
     if durable.state is None and last is not None and last.state in TERMINAL:
         return ending_of(last.state, last.cause)
     return None
+
+
+def left_of(durable: RecordHistoryResult, wall_ms: int) -> int:
+    """Return how long a leader that loaded this state now would delay the record (spec RTY-8)."""
+    return min(durable.not_before_ms - wall_ms, RELEASE_DELAY_MAX_MS)
 
 
 def last_state(durable: RecordHistoryResult) -> RecordChange | None:

@@ -20,6 +20,7 @@ from sharemesh.share_leader.requests.durable_record import (
     describe,
     durable_record,
     in_words,
+    left_of,
     refined,
 )
 from sharemesh.share_leader.requests.reasons import WORDS, Reason, is_in_open_transaction, why
@@ -83,7 +84,7 @@ class Explain:
         reason = why(led, runner, record, request.offset)
         if durable is not None:
             describe(durable, response)
-            reason = self._refined(reason, led, durable, request)
+            reason = self._refined(reason, led, durable, request, response)
         quota = ""
         if reason is Reason.NO_MEMBER_ASKS:
             held = self._holding_back(led.partition, GroupId(request.group_id), context)
@@ -161,9 +162,14 @@ class Explain:
         led: LedPartition,
         durable: RecordHistoryResult,
         request: pb.ExplainRequest,
+        response: pb.ExplainResponse,
     ) -> Reason:
         better = refined(reason, durable, request.offset)
         if reason is Reason.GROUP_NOT_SEEN and better is Reason.NO_MEMBER_ASKS:
+            left_ms = left_of(durable, self._environment.clock.wall_ms())
+            if left_ms > 0:
+                response.delay_remaining_ms = left_ms
+                return Reason.DELAYED
             config = self._environment.view.group_config(GroupId(request.group_id))
             if is_in_open_transaction(led, config, request.offset):
                 return Reason.OPEN_TRANSACTION
