@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from sharemesh.client.admin_results import TopicPartition
+from sharemesh.client.argument_checks import acknowledge_type
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.config import INT32_MAX, ClientConfig, check_timeout_ms, consumer_config
 from sharemesh.client.consumer.application_state import CommitCallback, CommitResult, ConsumerState
@@ -263,11 +264,13 @@ class ConsumerCalls:
         """Decide on a record of the last poll (spec CL-11).
 
         Raises:
-            IllegalArgumentError: A delay that is none, or delay or ``counted`` without RELEASE.
+            IllegalArgumentError: Not a type for records, a delay that is none, or delay or
+                ``counted`` without RELEASE.
             IllegalStateError: Closed, implicit mode, or the record is not in flight.
             UnsupportedVersionError: RENEW, and the cluster does not know it.
         """
         self._check_open()
+        kind = acknowledge_type(kind)
         if kind is AcknowledgeType.RENEW and self.engine is not None:
             self._need_renew(self.engine)
         self.state.acknowledge(record, kind, release_terms(record, kind, delay, counted=counted))
@@ -282,14 +285,14 @@ class ConsumerCalls:
     ) -> None:
         """Decide on records of the last ``poll_batches`` (spec CL-31)."""
         self._check_open()
-        self.state.acknowledge_batch(columns, kind, offsets)
+        self.state.acknowledge_batch(columns, acknowledge_type(kind), offsets)
 
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, kind: AcknowledgeType
     ) -> None:
         """Override what is done with a record that made poll raise (spec CL-12)."""
         self._check_open()
-        self.state.acknowledge_offset(topic, partition, offset, kind)
+        self.state.acknowledge_offset(topic, partition, offset, acknowledge_type(kind))
 
     def commit_sync(self, timeout_ms: int | None) -> Steps[CommitResult]:
         """Send acknowledgements and wait for the results (spec CL-15)."""

@@ -7,7 +7,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from sharemesh.client.config import check_timeout_ms
+from sharemesh.client.argument_checks import (
+    check_ms,
+    check_share,
+    check_whole,
+    exceptions_of,
+)
 from sharemesh.client.errors import IllegalArgumentError
 
 WINDOW_MAX = 10_000
@@ -45,8 +50,8 @@ class BreakerPolicy:
         ignores: Those among them that are the record's own nevertheless.
 
     Raises:
-        IllegalArgumentError: A number is out of its bounds, or all of a class in ``counts`` is
-            ignored.
+        IllegalArgumentError: A number is out of its bounds, something is no exception class, or all
+            of a class in ``counts`` is ignored.
     """
 
     failure_share: float = 0.5
@@ -59,19 +64,14 @@ class BreakerPolicy:
     ignores: tuple[type[Exception], ...] = RECORDS_OWN
 
     def __post_init__(self) -> None:
-        if not 0 < self.failure_share <= 1:
-            raise IllegalArgumentError(
-                f"failure_share must be above 0 and at most 1, but is {self.failure_share}"
-            )
-        for name, value, most in (
-            ("window", self.window, WINDOW_MAX),
-            ("least", self.least, self.window),
-            ("probes", self.probes, PROBES_MAX),
-        ):
-            if not 1 <= value <= most:
-                raise IllegalArgumentError(f"{name} must be from 1 to {most}, but is {value}")
-        for each in (self.open_ms, self.open_max_ms):
-            check_timeout_ms(each)
+        check_share("failure_share", self.failure_share)
+        check_whole("window", self.window, 1, WINDOW_MAX)
+        check_whole("least", self.least, 1, self.window)
+        check_whole("probes", self.probes, 1, PROBES_MAX)
+        check_ms("open_ms", self.open_ms)
+        check_ms("open_max_ms", self.open_max_ms)
+        for name in ("counts", "ignores"):
+            object.__setattr__(self, name, exceptions_of(name, getattr(self, name)))
         for kind in self.counts:
             if issubclass(kind, self.ignores):
                 raise IllegalArgumentError(

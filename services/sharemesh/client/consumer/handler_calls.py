@@ -5,15 +5,13 @@ import inspect
 from collections.abc import Awaitable, Callable
 
 from sharemesh.client.consumer.handled_record import HandledRecord
+from sharemesh.client.consumer.handler_failures import ENDINGS
 from sharemesh.client.errors import IllegalArgumentError
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.tasks import cancel_and_wait
 
 Handler = Callable[[ConsumerRecord], Awaitable[AcknowledgeType | None]]
-
-FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT)
-"""What a handler may say of its record."""
 
 _SHOWN_MAX = 100
 
@@ -81,7 +79,7 @@ async def ended_late(active: HandledRecord) -> None:
 def _word(said: object) -> AcknowledgeType:
     if said is None:
         return AcknowledgeType.ACCEPT
-    if isinstance(said, AcknowledgeType) and said in FINAL:
+    if isinstance(said, AcknowledgeType) and said in ENDINGS:
         return said
     if inspect.iscoroutine(said):
         said.close()

@@ -11,7 +11,7 @@ from random import Random
 from typing import Generic, TypeVar
 
 from sharemesh.backoff import backoff_ms
-from sharemesh.client.config import check_timeout_ms
+from sharemesh.client.argument_checks import check_instance, check_ms
 from sharemesh.client.consumer.circuit_breaker import (
     DEFAULT_BREAKER,
     BreakerPolicy,
@@ -24,6 +24,9 @@ from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.ports.clock import Clock
 from sharemesh.tasks import wait_until_set
+
+ENDINGS = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT)
+"""What becomes of a record that a handler had."""
 
 KEPT_MAX = 500
 """More are released early, those first that are due first: each holds a lock."""
@@ -68,8 +71,8 @@ class RunOptions:
             On a thread it runs on, and what it returns is ignored. None: it may take its time.
 
     Raises:
-        IllegalArgumentError: A time is negative or no whole number, the rate is out of bounds, both
-            callbacks are given, or ``retry`` and ``on_error``.
+        IllegalArgumentError: A time is negative or no whole number, the rate is out of bounds, an
+            option is of another type, both callbacks are given, or ``retry`` and ``on_error``.
     """
 
     renew: bool = True
@@ -88,15 +91,26 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.complain is not None and self.on_failure is not None:
             raise IllegalArgumentError("give on_failure or complain, which are the same, not both")
-        times = (self.stop_timeout_ms, self.retry_backoff_ms, self.retry_backoff_max_ms)
-        for each in (*times, self.renew_max_ms or 0, self.deadline_ms or 0):
-            check_timeout_ms(each)
+        for name in ("stop_timeout_ms", "retry_backoff_ms", "retry_backoff_max_ms"):
+            check_ms(name, getattr(self, name))
+        for name, least in (("renew_max_ms", 0), ("deadline_ms", 1)):
+            if getattr(self, name) is not None:
+                check_ms(name, getattr(self, name), least=least)
+        check_instance("retry", self.retry, RetryPolicy, "a RetryPolicy, or None")
+        check_instance(
+            "breaker", self.breaker, BreakerPolicy, "a BreakerPolicy, or None for no breaker"
+        )
+        if self.on_error not in ENDINGS:
+            raise IllegalArgumentError(
+                f"on_error is {self.on_error!r}: give AcknowledgeType.RELEASE, REJECT or ACCEPT"
+            )
         if self.retry is not None and self.on_error is not AcknowledgeType.RELEASE:
             raise IllegalArgumentError("give retry or on_error, not both")
         rate = self.records_per_second
-        if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
+        is_rate = isinstance(rate, int | float) and RATE_MIN <= rate <= RATE_MAX
+        if rate is not None and not is_rate:
             raise IllegalArgumentError(
-                f"records_per_second must be from {RATE_MIN} to {RATE_MAX}, but is {rate}"
+                f"records_per_second must be from {RATE_MIN} to {RATE_MAX}, but is {rate!r}"
             )
 
     def after(

@@ -40,6 +40,8 @@ def delay_in_ms(delay: float | timedelta | None) -> int | None:
     """
     if delay is None:
         return None
+    if not isinstance(delay, int | float | timedelta):
+        raise IllegalArgumentError(f"a delay is seconds or a timedelta, but is {delay!r}")
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
     if not 0 <= seconds <= _DAY_S:  # nor is nan
         raise IllegalArgumentError(f"a delay of {seconds:g} s: give 0 to {_DAY_S} seconds")

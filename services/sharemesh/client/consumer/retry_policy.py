@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 from sharemesh.backoff import backoff_ms
-from sharemesh.client.config import check_timeout_ms
-from sharemesh.client.errors import IllegalArgumentError
+from sharemesh.client.argument_checks import check_ms, check_whole, exceptions_of
 from sharemesh.domain.delivery_state import AcknowledgeType
 
 ATTEMPTS_MAX = 1_000
@@ -24,7 +23,7 @@ class RetryPolicy:
         backoff_max_ms: Longest such wait.
 
     Raises:
-        IllegalArgumentError: A number is out of its bounds.
+        IllegalArgumentError: A number is out of its bounds, or something is no exception class.
     """
 
     retry_on: tuple[type[Exception], ...] = (Exception,)
@@ -34,12 +33,12 @@ class RetryPolicy:
     backoff_max_ms: int = 10_000
 
     def __post_init__(self) -> None:
-        if self.attempts is not None and not 1 <= self.attempts <= ATTEMPTS_MAX:
-            raise IllegalArgumentError(
-                f"attempts must be from 1 to {ATTEMPTS_MAX}, but is {self.attempts}"
-            )
-        for each in (self.backoff_ms, self.backoff_max_ms):
-            check_timeout_ms(each)
+        for name in ("retry_on", "reject_on"):
+            object.__setattr__(self, name, exceptions_of(name, getattr(self, name)))
+        if self.attempts is not None:
+            check_whole("attempts", self.attempts, 1, ATTEMPTS_MAX)
+        check_ms("backoff_ms", self.backoff_ms)
+        check_ms("backoff_max_ms", self.backoff_max_ms)
 
     def decide(
         self, error: Exception, delivery_count: int, chance: Random

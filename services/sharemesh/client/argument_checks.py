@@ -1,0 +1,81 @@
+"""Checks of what applications pass: an error names the argument, and what to give."""
+
+from sharemesh.client.errors import IllegalArgumentError
+from sharemesh.domain.delivery_state import AcknowledgeType
+
+TIME_MAX_MS = 2**53
+
+
+def check_whole(name: str, value: object, least: int, most: int) -> None:
+    """Check a number.
+
+    Raises:
+        IllegalArgumentError: It is no whole number, or out of bounds.
+    """
+    if not isinstance(value, int) or not least <= value <= most:
+        raise IllegalArgumentError(f"{name} must be from {least} to {most}, but is {value!r}")
+
+
+def check_ms(name: str, value: object, *, least: int = 0) -> None:
+    """Check a time in ms.
+
+    Raises:
+        IllegalArgumentError: It is no whole number, or too short.
+    """
+    if not isinstance(value, int):
+        raise IllegalArgumentError(f"{name} is {value!r}: it is a whole number of milliseconds")
+    if value < 0:
+        raise IllegalArgumentError(f"{name} must not be negative, but is {value}")
+    if not least <= value <= TIME_MAX_MS:
+        raise IllegalArgumentError(f"{name} must be at least {least}, but is {value}")
+
+
+def check_share(name: str, value: object) -> None:
+    """Check a part of a whole.
+
+    Raises:
+        IllegalArgumentError: It is no number above 0, and at most 1.
+    """
+    if not isinstance(value, int | float) or not 0 < value <= 1:
+        raise IllegalArgumentError(f"{name} must be above 0 and at most 1, but is {value!r}")
+
+
+def check_instance(name: str, value: object, kind: type, hint: str) -> None:
+    """Check the type of an argument that may be None.
+
+    Raises:
+        IllegalArgumentError: It is of another type.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise IllegalArgumentError(f"{name} is {value!r}: give {hint}")
+
+
+def exceptions_of(name: str, given: object) -> tuple[type[Exception], ...]:
+    """Return exception classes, given as one or as several.
+
+    Raises:
+        IllegalArgumentError: One of them is no exception class.
+    """
+    classes = tuple(given) if isinstance(given, tuple | list | set | frozenset) else (given,)
+    for each in classes:
+        if not (isinstance(each, type) and issubclass(each, BaseException)):
+            raise IllegalArgumentError(
+                f"{name} has {each!r}: give exception classes, such as (OSError, TimeoutError)"
+            )
+    return classes
+
+
+def acknowledge_type(given: object) -> AcknowledgeType:
+    """Return what an application says of a record.
+
+    Raises:
+        IllegalArgumentError: It is no such type, or that of offsets without a record.
+    """
+    if isinstance(given, int) and given in AcknowledgeType.__members__.values():
+        kind = AcknowledgeType(given)
+        if kind is not AcknowledgeType.GAP:
+            return kind
+    raise IllegalArgumentError(
+        f"a record is acknowledged with {given!r}: give AcknowledgeType.ACCEPT, RELEASE, REJECT or "
+        "RENEW"
+    )
