@@ -128,7 +128,7 @@ def test_a_turn_takes_slices_of_what_is_unwritten():
     transport, unwritten = Taken(), Unwritten()
     whole = bytes(range(256)) * (10 * SLICE_BYTES // 256)
     cuts = [0, 1, 9, SLICE_BYTES, 3 * SLICE_BYTES + 5, len(whole)]
-    pieces = [whole[first:end] for first, end in zip(cuts, cuts[1:], strict=False)]
+    pieces = [whole[first:end] for first, end in itertools.pairwise(cuts)]
     unwritten.add([b"", *pieces[:2]])
     unwritten.add(pieces[2:])
     assert unwritten.size == len(whole)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
+from google.protobuf.message import Message
+
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
@@ -17,13 +19,19 @@ from sharemesh.kafka.messages import (
 )
 from sharemesh.kafka.served_messages import has_flexible_header, read_request, response_frame
 from sharemesh.kafka_listener import api_versions
-from sharemesh.kafka_listener.config_answers import ConfigAnswers
+from sharemesh.kafka_listener.config_answers import ConfigAnswers, UnwrittenAnswer
 from sharemesh.kafka_listener.failures import code_of
 from sharemesh.kafka_listener.frames import RefusedFrameError
 from sharemesh.kafka_listener.held_sessions import HeldSessions
 from sharemesh.kafka_listener.login import answers as logins
 from sharemesh.kafka_listener.login.logins import ConnectionLogin
-from sharemesh.kafka_listener.named_parts import check_parts_named
+from sharemesh.kafka_listener.long_work import (
+    BYTES_IN_LOOP,
+    PARTS_IN_LOOP,
+    LongWork,
+    has_many_parts,
+)
+from sharemesh.kafka_listener.named_parts import parts_named
 from sharemesh.kafka_listener.nodes import KafkaNodes
 from sharemesh.kafka_listener.offered_handlers import THROTTLE_MS, OfferedHandlers
 from sharemesh.kafka_listener.plain_requests import PLAIN_REQUESTS
@@ -65,6 +73,13 @@ class Asked(NamedTuple):
     context: CallContext
     sessions: HeldSessions
     login: ConnectionLogin
+    parts: int
+    """How many topics, partitions or keys it names."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it names so many that it is not translated in the loop."""
+        return self.parts > PARTS_IN_LOOP
 
     @property
     def request(self) -> ServedRequest:
@@ -98,6 +113,7 @@ class KafkaAnswers:
         self._node_id = node_id
         self._registry = registry
         self._configs = configs
+        self._long_work = LongWork()
         self._by_request: dict[ServedRequest, Callable[[Asked], Awaitable[Frame]]] = {
             ServedRequest.PRODUCE: self._produce,
             ServedRequest.FETCH: self._fetch,
@@ -117,6 +133,10 @@ class KafkaAnswers:
             ServedRequest.LIST_PARTITION_REASSIGNMENTS: self._list_reassignments,
             **dict.fromkeys(PLAIN_REQUESTS, self._plain),
         }
+
+    def close(self) -> None:
+        """Answer nothing long any more."""
+        self._long_work.close()
 
     async def answer(
         self,
@@ -138,7 +158,10 @@ class KafkaAnswers:
         try:
             if request is ServedRequest.API_VERSIONS:
                 return self._api_versions(version, frame)
-            header, message = _read(key, version, frame)
+            header, message = await self._long_work.done(
+                lambda: _read(key, version, frame),
+                is_long=len(frame) > BYTES_IN_LOOP and request is not ServedRequest.PRODUCE,
+            )
         except MalformedMessageError as error:
             raise RefusedFrameError(
                 "malformed", f"its request {request.label} version {version} is none: {error}"
@@ -147,9 +170,9 @@ class KafkaAnswers:
             raise RefusedFrameError(
                 "login_over", "its login has ended, and it did not log in anew (KIP-368)"
             )
-        asked = Asked(header, message, context, sessions, login)
         try:
-            check_parts_named(request, asked.message)
+            parts = parts_named(request, message)
+            asked = Asked(header, message, context, sessions, login, parts)
             return await self._by_request[request](asked)
         except RefusedFrameError:
             raise
@@ -183,14 +206,17 @@ class KafkaAnswers:
             raise RefusedFrameError(
                 "malformed", f"its request Metadata version {version} has a topic without a name"
             )
-        request = metadata.to_request(version, message, self._name_of)
+        name_of = cache(self._name_of)  # looked up once, before the answer is written
+        request = metadata.to_request(version, message, name_of)
+        nodes = self._nodes()
         try:
             response = await self.handlers.call(methods.METADATA, request, asked.context)
         except CallFailedError as error:
             code = code_of(error, ErrorCode.UNKNOWN_SERVER_ERROR)
-            return asked.answered(metadata.refused(message, code, self._nodes()))
-        return asked.answered(
-            metadata.to_answer(version, message, response, self._nodes(), self._name_of)
+            return await self._written(asked, lambda: metadata.refused(message, code, nodes))
+        nodes = self._nodes()
+        return await self._written(
+            asked, lambda: metadata.to_answer(version, message, response, nodes, name_of), response
         )
 
     async def _describe_cluster(self, asked: Asked) -> Frame:
@@ -205,58 +231,75 @@ class KafkaAnswers:
     async def _find_coordinator(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message
         request = coordinators.to_request(version, message)
+
+        def refused(code: int, why: str) -> Callable[[], Content]:
+            return lambda: coordinators.refused(version, message, code, why)
+
         if request is None:
             why = coordinators.NO_SUCH_COORDINATOR
-            refusal = coordinators.refused(version, message, ErrorCode.INVALID_REQUEST, why)
-            return asked.answered(refusal)
+            return await self._written(asked, refused(ErrorCode.INVALID_REQUEST, why))
         try:
             response = await self.handlers.call(methods.FIND_COORDINATOR, request, asked.context)
         except CallFailedError as error:
             code = code_of(error, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return asked.answered(coordinators.refused(version, message, code, error.message))
-        return asked.answered(coordinators.to_answer(response, self._nodes()))
+            return await self._written(asked, refused(code, error.message))
+        nodes = self._nodes()
+        return await self._written(asked, lambda: coordinators.to_answer(response, nodes), response)
 
     async def _list_offsets(self, asked: Asked) -> Frame:
-        request = list_offsets.to_request(asked.message)
+        message = asked.message
+        request = await self._long_work.done(
+            lambda: list_offsets.to_request(message), is_long=asked.is_long
+        )
         try:
             response = await self.handlers.call(methods.LIST_OFFSETS, request, asked.context)
         except CallFailedError as error:
             code = code_of(error, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return asked.answered(list_offsets.refused(asked.message, code))
-        return asked.answered(list_offsets.to_answer(asked.message, response))
+            return await self._written(asked, lambda: list_offsets.refused(message, code))
+        return await self._written(asked, lambda: list_offsets.to_answer(message, response))
 
     async def _fetch(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message
         correlation = asked.header.correlation
         if not fetch.names_all(version, message):
             return fetch.without_session(version, correlation)
-        request = fetch.to_request(version, message)
+        request = await self._long_work.done(
+            lambda: fetch.to_request(version, message), is_long=asked.is_long
+        )
         try:
             response = await self.handlers.call(methods.FETCH, request, asked.context)
         except CallFailedError as error:
             response = fetch.refused(request, error)
-        return fetch.to_frame(version, correlation, message, response, self._nodes())
+        nodes = self._nodes()
+        return await self._long_work.done(
+            lambda: fetch.to_frame(version, correlation, message, response, nodes),
+            is_long=asked.is_long,
+        )
 
     async def _produce(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message
         wants_answer = message.acks != produce.NO_ANSWER
         if not produce.accepts(message):
             why = f"acks {message.acks}: use all"
-            return asked.answered(produce.refused(message, produce.INVALID_REQUIRED_ACKS, why))
+            code = produce.INVALID_REQUIRED_ACKS
+            return await self._written(asked, lambda: produce.refused(message, code, why))
         request = produce.to_request(version, message)
         try:
             response = await self.handlers.call(methods.PRODUCE, request, asked.context)
         except CallFailedError as error:
             if not wants_answer:
                 raise RefusedFrameError("unanswered", f"Produce with acks=0: {error}") from error
-            code = code_of(error, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return asked.answered(produce.refused(message, code, error.message))
+            code, why = code_of(error, ErrorCode.NOT_LEADER_OR_FOLLOWER), error.message
+            return await self._written(asked, lambda: produce.refused(message, code, why))
         if wants_answer:
             if isinstance(message, lone_batch.LoneBatch):
                 frame = lone_batch.to_frame(asked.header.correlation, message, response)
                 if frame is not None:
                     return (frame,)
-            return asked.answered(produce.to_answer(version, message, response, self._nodes()))
+            nodes = self._nodes()
+            return await self._written(
+                asked, lambda: produce.to_answer(version, message, response, nodes)
+            )
         if produce.failed(response):
             raise RefusedFrameError("unanswered", "Produce with acks=0 failed; use acks=all")
         return ()
@@ -297,7 +340,11 @@ class KafkaAnswers:
             response = share_fetch.refused(code, error.message)
             response.throttle_time_ms = error.throttle_ms
         await _ended(asked, request)
-        return share_fetch.to_frame(asked.header.correlation, response, batches, self._nodes())
+        correlation, nodes = asked.header.correlation, self._nodes()
+        return await self._long_work.done(
+            lambda: share_fetch.to_frame(correlation, response, batches, nodes),
+            is_long=asked.is_long or has_many_parts(response),
+        )
 
     async def _share_acknowledge(self, asked: Asked) -> Frame:
         request = acknowledgements.to_request(asked.header.version, asked.message)
@@ -306,7 +353,10 @@ class KafkaAnswers:
         except CallFailedError as error:
             response = acknowledgements.refused(_session_code(error), error.message)
         await _ended(asked, request)
-        return asked.answered(acknowledgements.to_answer(response, self._nodes()))
+        nodes = self._nodes()
+        return await self._written(
+            asked, lambda: acknowledgements.to_answer(response, nodes), response
+        )
 
     async def _plain(self, asked: Asked) -> Frame:
         """Answer a request by one call, and nothing else."""
@@ -321,23 +371,40 @@ class KafkaAnswers:
         try:
             response = await self.handlers.call(plain.method, request, asked.context)
         except CallFailedError as error:
-            return asked.answered(
-                plain.refused(seen, code_of(error, plain.elsewhere), error.message)
-            )
-        return asked.answered(plain.to_answer(seen, response))
+            code, why = code_of(error, plain.elsewhere), error.message
+            return await self._written(asked, lambda: plain.refused(seen, code, why))
+        return await self._written(asked, lambda: plain.to_answer(seen, response), response)
 
     async def _describe_configs(self, asked: Asked) -> Frame:
-        return asked.answered(await self._configs.describe(asked.message, asked.context))
+        return await self._put_together(
+            asked, await self._configs.describe(asked.message, asked.context)
+        )
 
     async def _alter_configs(self, asked: Asked) -> Frame:
-        return asked.answered(await self._configs.alter(asked.message, asked.context))
+        return await self._put_together(
+            asked, await self._configs.alter(asked.message, asked.context)
+        )
 
     async def _list_config_resources(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message
-        return asked.answered(await self._configs.list_resources(version, message, asked.context))
+        return await self._put_together(
+            asked, await self._configs.list_resources(version, message, asked.context)
+        )
 
     async def _list_reassignments(self, asked: Asked) -> Frame:
         return asked.answered(topic_partitions.no_reassignments())
+
+    async def _put_together(self, asked: Asked, answer: UnwrittenAnswer) -> Frame:
+        return await self._long_work.done(
+            lambda: asked.answered(answer.content()), is_long=answer.parts > PARTS_IN_LOOP
+        )
+
+    async def _written(
+        self, asked: Asked, content: Callable[[], Content], response: Message | None = None
+    ) -> Frame:
+        """Return the frame of an answer that may have many parts."""
+        is_long = asked.is_long or (response is not None and has_many_parts(response))
+        return await self._long_work.done(lambda: asked.answered(content()), is_long=is_long)
 
     def _nodes(self) -> KafkaNodes:
         return KafkaNodes(self._view.nodes())

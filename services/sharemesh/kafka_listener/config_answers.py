@@ -1,7 +1,8 @@
 """Settings and lists of resources: requests that several calls answer, or none."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
@@ -20,10 +21,20 @@ from sharemesh.v1.common_pb2 import ConfigEntry
 RESOURCES_MAX = 100
 """Resources of one request; each is asked for by itself."""
 
+_SETTINGS_OF_ONE = 50
+"""About what a resource has."""
+
 _TOO_MANY = Refused(
     ErrorCode.INVALID_REQUEST, f"more than {RESOURCES_MAX} resources: send fewer at once"
 )
 _TWICE = Refused(ErrorCode.INVALID_REQUEST, "the resource is named twice: name it once")
+
+
+class UnwrittenAnswer(NamedTuple):
+    """An answer that is still to be put together, which looks at nothing that changes."""
+
+    parts: int
+    content: Callable[[], Content]
 
 
 class ConfigAnswers:
@@ -36,49 +47,66 @@ class ConfigAnswers:
         self._view = view
         self._groups = groups
 
-    async def describe(self, asked: KafkaMessage, context: CallContext) -> Content:
+    async def describe(self, asked: KafkaMessage, context: CallContext) -> UnwrittenAnswer:
         """Return the answer to DescribeConfigs."""
-        results = []
+        answered = asked.resources[:RESOURCES_MAX]
         silent: SilentShards = {}
-        for number, resource in enumerate(asked.resources):
-            refused = _TOO_MANY if number >= RESOURCES_MAX else self._refused(resource)
-            found = refused or await self._described(resource, context, silent)
-            results.append(configs.described(asked, resource, found))
-        return configs.describe_answer(results)
+        found: list[list[ConfigEntry] | Refused] = [
+            self._refused(each) or await self._described(each, context, silent) for each in answered
+        ]
 
-    async def alter(self, asked: KafkaMessage, context: CallContext) -> Content:
+        def content() -> Content:
+            every = [*found, *(_TOO_MANY for _ in asked.resources[RESOURCES_MAX:])]
+            return configs.describe_answer(
+                [
+                    configs.described(asked, resource, told)
+                    for resource, told in zip(asked.resources, every, strict=True)
+                ]
+            )
+
+        parts = len(asked.resources) + _SETTINGS_OF_ONE * len(answered)
+        return UnwrittenAnswer(parts, content)
+
+    async def alter(self, asked: KafkaMessage, context: CallContext) -> UnwrittenAnswer:
         """Return the answer to IncrementalAlterConfigs."""
-        named = Counter((each.resource_type, each.resource_name) for each in asked.resources)
-        responses = []
+        named = Counter(map(_name_of, asked.resources))
+        results: list[Refused | None] = []
         silent: SilentShards = {}
-        for number, resource in enumerate(asked.resources):
-            refused = _TOO_MANY if number >= RESOURCES_MAX else None
-            if named[resource.resource_type, resource.resource_name] > 1:
-                refused = _TWICE
+        for resource in asked.resources[:RESOURCES_MAX]:
+            twice = _TWICE if named[_name_of(resource)] > 1 else None
             changes = configs.changes_of(resource)
-            refused = refused or self._refused(resource, alters=True)
+            refused = twice or self._refused(resource, alters=True)
             if isinstance(changes, Refused):
                 result: Refused | None = refused or changes
             else:
                 result = refused or await self._altered(
                     resource, changes, context, silent, validate_only=asked.validate_only
                 )
-            responses.append(configs.altered(resource, result))
-        return configs.alter_answer(responses)
+            results.append(result)
+
+        def content() -> Content:
+            beyond = (
+                _TWICE if named[_name_of(each)] > 1 else _TOO_MANY
+                for each in asked.resources[RESOURCES_MAX:]
+            )
+            every = zip(asked.resources, [*results, *beyond], strict=True)
+            return configs.alter_answer([configs.altered(*each) for each in every])
+
+        return UnwrittenAnswer(len(asked.resources), content)
 
     async def list_resources(
         self, version: int, asked: KafkaMessage, context: CallContext
-    ) -> Content:
+    ) -> UnwrittenAnswer:
         """Return the answer to ListConfigResources: what has settings, or may have some.
 
         No method lists them: whoever may see settings of the cluster may see these.
         """
         seen = await self._entries(configs.OF_CLUSTER, context)
         if isinstance(seen, Refused):
-            return configs.list_answer(seen.code, ())
-        return configs.list_answer(
-            ErrorCode.NONE, self._resources(configs.wanted_types(version, asked))
-        )
+            code = seen.code
+            return UnwrittenAnswer(0, lambda: configs.list_answer(code, ()))
+        found = list(self._resources(configs.wanted_types(version, asked)))
+        return UnwrittenAnswer(len(found), lambda: configs.list_answer(ErrorCode.NONE, found))
 
     def _resources(self, kinds: tuple[int, ...]) -> Iterator[tuple[int, str]]:
         for kind in kinds:
@@ -143,3 +171,7 @@ class ConfigAnswers:
 
 def _failed(error: CallFailedError) -> Refused:
     return Refused(code_of(error, ErrorCode.UNKNOWN_SERVER_ERROR), error.message)
+
+
+def _name_of(resource: KafkaMessage) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name

@@ -148,6 +148,7 @@ class KafkaListener:
             await wait_until_set(self._all_ended, STOP_MS)
         await self.tasks.close()
         self._logins.close()
+        self._answers.close()
 
     # ---- what connections ask -------------------------------------------------------------------
 

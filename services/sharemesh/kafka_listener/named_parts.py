@@ -29,8 +29,10 @@ _LISTS = (
 )
 
 
-def check_parts_named(request: ServedRequest, message: KafkaMessage) -> None:
-    """Refuse a request whose answer, even a refusal, would take seconds to write (spec KLS-4).
+def parts_named(request: ServedRequest, message: KafkaMessage) -> int:
+    """Return how many parts a request names (spec KLS-4).
+
+    One whose answer, even a refusal, would take seconds to write is refused.
 
     Raises:
         RefusedFrameError: It names more than ``PARTS_MAX``.
@@ -43,6 +45,7 @@ def check_parts_named(request: ServedRequest, message: KafkaMessage) -> None:
             f"{PARTS_MAX} are answered",
             beyond_bound=request.label,
         )
+    return count
 
 
 def _count(request: ServedRequest, message: KafkaMessage) -> int:

@@ -30,6 +30,10 @@ class TracedAnswers:
         """What is asked for the answers."""
         return self._answers.handlers
 
+    def close(self) -> None:
+        """Answer nothing long any more."""
+        self._answers.close()
+
     async def answer(
         self, frame: bytes, context: CallContext, sessions: HeldSessions, login: ConnectionLogin
     ) -> Frame:

@@ -1,0 +1,43 @@
+"""Requests and answers of many parts: read and written beside the loop (spec KLS-28)."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+PARTS_IN_LOOP = 500
+"""Parts of what is translated or written in the loop: some 5 ms."""
+
+BYTES_IN_LOOP = 64 * 1024
+"""Length of a request that is read in the loop, unless it carries records: some 5 ms."""
+
+BYTES_OF_A_PART = 32
+"""What a part of a response of ours takes, about."""
+
+Result = TypeVar("Result")
+
+
+class LongWork:
+    """Does what is short at once, and what is long in its one thread while the loop goes on."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "kafka-listener")
+
+    async def done(self, work: Callable[[], Result], *, is_long: bool) -> Result:
+        """Return what ``work`` returns; it looks at nothing that others change."""
+        if not is_long:
+            return work()
+        run = copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run, work)
+
+    def close(self) -> None:
+        """End the thread; nothing long can be done any more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def has_many_parts(response: Message) -> bool:
+    """Return whether a response without records is long, as its bytes tell."""
+    return response.ByteSize() > PARTS_IN_LOOP * BYTES_OF_A_PART

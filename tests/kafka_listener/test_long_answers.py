@@ -1,0 +1,218 @@
+"""Answers of many parts: none of them holds the loop for longer than a slice (BND-20, KLS-28)."""
+
+import threading
+
+import pytest
+
+from sharemesh import methods
+from sharemesh.kafka.messages import milliseconds
+from sharemesh.kafka.served_messages import load_served
+from sharemesh.kafka_listener import answers
+from sharemesh.kafka_listener.limits import PARTS_MAX
+from sharemesh.kafka_listener.long_work import BYTES_OF_A_PART, PARTS_IN_LOOP, has_many_parts
+from sharemesh.v1 import admin_pb2, group_coordinator_pb2
+from tests.kafka_listener.asked import (
+    ALL,
+    FIND_COORDINATOR,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+)
+from tests.kafka_listener.test_listener import Held
+from tests.kafka_listener.world import ListeningMesh
+from tests.turns import SLICE_MAX_S, longest_turn
+
+FETCH, LIST_GROUPS, DELETE_TOPICS, DESCRIBE_ACLS = 1, 16, 20, 29
+DESCRIBE_CONFIGS, ALTER_CONFIGS, DELETE_GROUPS = 32, 44, 42
+NAMES = [f"t{at}" for at in range(PARTS_MAX)]
+MANY = range(PARTS_MAX - 1)
+FEW = 100
+
+
+def _offsets():
+    return [{"partition_index": at, "timestamp": -1, "current_leader_epoch": -1} for at in MANY]
+
+
+def _fetched():
+    return [
+        {"partition": at, "fetch_offset": 0, "partition_max_bytes": 1, "current_leader_epoch": -1}
+        for at in MANY
+    ]
+
+
+NAMED = [
+    (METADATA, 1, lambda: {"topics": [{"name": each} for each in NAMES]}),
+    (FIND_COORDINATOR, 6, lambda: {"key_type": 1, "coordinator_keys": NAMES}),
+    (
+        LIST_OFFSETS,
+        6,
+        lambda: {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "topics": [{"name": "a", "partitions": _offsets()}],
+        },
+    ),
+    (
+        FETCH,
+        4,
+        lambda: {
+            "replica_id": -1,
+            "max_wait": milliseconds(0),
+            "min_bytes": 0,
+            "max_bytes": 1,
+            "isolation_level": 0,
+            "topics": [{"topic": "a", "partitions": _fetched()}],
+        },
+    ),
+    (
+        PRODUCE,
+        9,
+        lambda: {
+            "transactional_id": None,
+            "acks": ALL,
+            "timeout": milliseconds(1_000),
+            "topic_data": [
+                {"name": "a", "partition_data": [{"index": at, "records": b""} for at in MANY]}
+            ],
+        },
+    ),
+    (
+        DESCRIBE_CONFIGS,
+        4,
+        lambda: {
+            "resources": [
+                {"resource_type": 4, "resource_name": "", "configuration_keys": None} for _ in NAMES
+            ],
+            "include_synonyms": True,
+            "include_documentation": True,
+        },
+    ),
+    (
+        ALTER_CONFIGS,
+        1,
+        lambda: {
+            "resources": [
+                {"resource_type": 2, "resource_name": each, "configs": []} for each in NAMES
+            ],
+            "validate_only": True,
+        },
+    ),
+    (DELETE_GROUPS, 2, lambda: {"groups_names": NAMES}),
+]
+"""Requests that name as much as a request may."""
+
+TOLD = [
+    (
+        METADATA,
+        12,
+        {"topics": None},
+        methods.METADATA,
+        lambda: admin_pb2.MetadataResponse(
+            topics=[
+                admin_pb2.TopicMetadata(
+                    name=each,
+                    topic_id=bytes(15) + b"t",
+                    partitions=[admin_pb2.PartitionMetadata(leader_id="n", leader_epoch=1)],
+                )
+                for each in NAMES
+            ]
+        ),
+    ),
+    (
+        LIST_GROUPS,
+        5,
+        {},
+        methods.LIST_GROUPS,
+        lambda: group_coordinator_pb2.ListGroupsResponse(
+            groups=[
+                group_coordinator_pb2.ListedGroup(
+                    group_id=each, group_state="Empty", group_type="share"
+                )
+                for each in NAMES
+            ]
+        ),
+    ),
+    (
+        DESCRIBE_ACLS,
+        3,
+        {
+            "resource_type_filter": 1,
+            "resource_name_filter": None,
+            "pattern_type_filter": 1,
+            "principal_filter": None,
+            "host_filter": None,
+            "operation": 1,
+            "permission_type": 1,
+        },
+        methods.DESCRIBE_ACLS,
+        lambda: admin_pb2.DescribeAclsResponse(
+            rules=[
+                admin_pb2.AclRule(
+                    resource_type=2,
+                    resource_name=each,
+                    pattern_type=3,
+                    principal="User:a",
+                    operation=3,
+                    permission=3,
+                )
+                for each in NAMES
+            ]
+        ),
+    ),
+]
+"""Requests that name little, whose answers tell much."""
+
+
+async def answered_beside_the_loop(mesh, client, key, version, content):
+    """Ask, and return the answer; it was put together in another thread, no turn was long."""
+    frames, threads = [], set()
+    write = answers.Asked.answered
+    load_served([(key, version)])
+    correlation = client.send(key, version, **content)
+
+    def noted(asked, content):
+        threads.add(threading.current_thread())
+        return write(asked, content)
+
+    async def received():
+        size = int.from_bytes(await client.reader.readexactly(4), "big")
+        frames.append(await client.reader.readexactly(size))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers.Asked, "answered", noted)
+        assert await longest_turn(received()) < SLICE_MAX_S
+    assert threading.current_thread() not in threads
+    assert int.from_bytes(frames[0][:4], "big") == correlation
+    return frames[0]
+
+
+@pytest.mark.parametrize(("key", "version", "content"), NAMED)
+async def test_a_request_that_names_much_holds_nobody_up(key, version, content):
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        frame = await answered_beside_the_loop(mesh, client, key, version, content())
+        assert len(frame) > 4 * PARTS_MAX
+        assert (await client.ask(METADATA, 1, topics=[])).controller_id == 7
+
+
+@pytest.mark.parametrize(("key", "version", "content", "method", "response"), TOLD)
+async def test_an_answer_that_tells_much_holds_nobody_up(key, version, content, method, response):
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        Held(mesh, method, response()).go_on.set()
+        frame = await answered_beside_the_loop(mesh, client, key, version, content)
+        assert len(frame) > 4 * PARTS_MAX
+
+
+async def test_a_short_answer_waits_for_no_thread():
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        mesh.answers.close()
+        topics = [{"name": each} for each in NAMES[:FEW]]
+        assert len((await client.ask(METADATA, 1, topics=topics)).topics) == FEW
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_bytes_of_a_response_tell_whether_it_is_long(more):
+    whole = admin_pb2.MetadataResponse(cluster_id="c" * BYTES_OF_A_PART * PARTS_IN_LOOP)
+    head = whole.ByteSize() - len(whole.cluster_id)
+    assert has_many_parts(
+        admin_pb2.MetadataResponse(cluster_id=whole.cluster_id[head - more :])
+    ) is bool(more)
