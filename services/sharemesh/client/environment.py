@@ -12,10 +12,11 @@ from pathlib import Path
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client.config import ClientConfig
-from sharemesh.client.errors import ConfigError
+from sharemesh.client.errors import ConfigError, IllegalStateError
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import Caller
 from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.forked import GRPC_USERS
 from sharemesh.rpc.shown_token import TokenFileError
 from sharemesh.rpc.tls import TlsError, TlsFiles
 
@@ -40,7 +41,15 @@ def real_environment(config: ClientConfig) -> ClientEnvironment:
 
     Raises:
         ConfigError: A certificate, key or token file cannot be used.
+        IllegalStateError: The process was forked while a client was open, so that no call of it
+            would ever be answered.
     """
+    if GRPC_USERS.is_left_behind:
+        raise IllegalStateError(
+            "this process was forked while clients were open, and gRPC does not work in such a "
+            "one: make the first client after the fork, or start processes by spawn "
+            "(multiprocessing.get_context('spawn'))"
+        )
     clock = SystemClock()
     tls = _tls(config)
     headers = _headers(config)

@@ -14,6 +14,7 @@ from sharemesh.methods import API_VERSIONS, Method, Request, Response
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.carried_calls import CARRIED_BYTES_MAX, CARRY, CallCarrier, Carriage
+from sharemesh.rpc.forked import GRPC_USERS
 from sharemesh.rpc.limits import MAX_MESSAGE_BYTES, channel_arguments
 from sharemesh.rpc.shown_token import TOKEN_LOOK_MS, ShownToken
 from sharemesh.rpc.status import ConnectionAdvice, StaleToken, failed, failure_of
@@ -90,6 +91,12 @@ class GrpcCaller:
         self._streams: dict[GrpcClientStream[Any, Any], _Peer] = {}
         self._closing: dict[asyncio.Task[None], None] = {}
         self._closed = False
+        GRPC_USERS.add(self)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether channels are open."""
+        return bool(self._peers)
 
     async def call(
         self,

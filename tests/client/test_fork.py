@@ -1,0 +1,66 @@
+"""Clients of a forked process say at once that they cannot work."""
+
+import os
+import signal
+
+import pytest
+
+from sharemesh.client import AdminClient, Producer, ShareConsumer
+from sharemesh.client.errors import ConnectionFailedError, IllegalStateError
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+
+CONFIG = {"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 100}
+
+
+def said_in_a_fork(call) -> str:
+    """Return what a call says in a forked process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        try:
+            call()
+            said = "done"
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def clients():
+    """Begin each kind of client; count those that are refused."""
+    refused = []
+    for make in (
+        lambda: Producer(CONFIG),
+        lambda: ShareConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}),
+        lambda: AdminClient({"bootstrap.servers": "127.0.0.1:1"}),
+    ):
+        try:
+            make()
+        except IllegalStateError as error:
+            refused.append(str(error))
+    raise IllegalStateError(f"{len(refused)} refused, {refused[:1]}")
+
+
+def test_a_client_that_could_never_hear_an_answer_is_refused():
+    """The parent's gRPC was in use: its thread stayed there, and a new client would only wait."""
+    with Producer(CONFIG) as producer:
+        with pytest.raises(ConnectionFailedError):
+            producer.partitions_for("t")
+        said = said_in_a_fork(clients)
+    assert "3 refused" in said
+    assert "forked while clients were open" in said
+
+
+def test_a_process_that_was_forked_while_no_client_was_open_may_make_clients():
+    with Producer(CONFIG):  # made, and not used yet
+        assert "0 refused" in said_in_a_fork(clients)
