@@ -1,7 +1,9 @@
 """ShareConsumer: thread rules, over real sockets to a small cluster of its own thread."""
 
 import asyncio
+import os
 import random
+import signal
 import threading
 import time
 import uuid
@@ -10,6 +12,8 @@ import pytest
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client import Producer, ShareConsumer
+from sharemesh.client.background_loop import BackgroundLoop
+from sharemesh.client.consumer.share_consumer import ThreadHandlers
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.errors import (
     ConcurrentModificationError,
@@ -106,3 +110,57 @@ def test_background_threads_end_with_close():
     while own_threads() != before:
         assert time.monotonic() < deadline
         asyncio.run(asyncio.sleep(0.01))
+
+
+@pytest.mark.parametrize(
+    "raised", [StopIteration(), SystemExit(2), KeyboardInterrupt(), asyncio.CancelledError()]
+)
+async def test_whatever_a_handler_raises_is_a_failure_of_its_record(raised):
+    """An exit would end the consumer's loop; of a StopIteration no future would hear."""
+
+    def handler(_):
+        raise raised
+
+    with ThreadHandlers(handler, 1) as threads:
+        async with asyncio.timeout(10):
+            with pytest.raises(RuntimeError, match=type(raised).__name__):
+                await threads.handle(None)
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda loop, work: loop.run(work),
+        lambda loop, work: loop.run_until_stopped(work, lambda: None),
+    ],
+)
+def test_work_ends_when_a_signal_handler_raises_in_who_waits_for_it(wait):
+    """``sys.exit`` in a handler of SIGTERM, or a test's time-out: nobody would hear of the work."""
+    loop = BackgroundLoop("ends")
+    began, ended = threading.Event(), threading.Event()
+
+    async def lasts():
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def leave(*_):
+        raise SystemExit(3)
+
+    def send_signal():
+        began.wait(10)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, leave)
+    sender = threading.Thread(target=send_signal)
+    try:
+        sender.start()
+        with pytest.raises(SystemExit):
+            wait(loop, lasts())
+        assert ended.is_set()
+    finally:
+        sender.join(10)
+        signal.signal(signal.SIGUSR1, before)
+        loop.stop()

@@ -81,9 +81,11 @@ class BackgroundLoop:
             future.cancel()
             raise
         except KeyboardInterrupt as interrupt:
-            future.cancel()
-            concurrent.futures.wait([future], timeout=_CANCEL_WAIT_S)
+            _give_up(future)
             raise InterruptError("interrupted while waiting") from interrupt
+        except BaseException:  # also what a signal handler raises, such as SystemExit
+            _give_up(future)
+            raise
         finally:
             del self._waited[future]
 
@@ -126,9 +128,11 @@ class BackgroundLoop:
             self.soon(stop)
             return future.result()
         except KeyboardInterrupt as interrupt:
-            future.cancel()
-            concurrent.futures.wait([future], timeout=_CANCEL_WAIT_S)
+            _give_up(future)
             raise InterruptError("interrupted while stopping") from interrupt
+        except BaseException:
+            _give_up(future)
+            raise
         finally:
             del self._waited[future]
 
@@ -150,6 +154,12 @@ class BackgroundLoop:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_GRACE_MS / 1_000)
+
+
+def _give_up(future: "concurrent.futures.Future[Any]") -> None:
+    """Cancel work that nobody waits for any more, unless it has an end."""
+    if future.cancel():
+        concurrent.futures.wait([future], timeout=_CANCEL_WAIT_S)
 
 
 def _refuse(future: "concurrent.futures.Future[Any]") -> None:

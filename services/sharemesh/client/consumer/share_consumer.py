@@ -31,7 +31,20 @@ class ThreadHandlers:
 
     async def handle(self, record: ConsumerRecord) -> AcknowledgeType | None:
         """Return what the handler says."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._handler, record)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._called, record)
+
+    def _called(self, record: ConsumerRecord) -> AcknowledgeType | None:
+        """Call the handler; whatever it raises is a failure of this record and of nothing else.
+
+        An exit or a cancellation would end the loop of the consumer or the task behind the
+        handler, and of a StopIteration no future would ever hear.
+        """
+        try:
+            return self._handler(record)
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, StopIteration):
+                raise
+            raise RuntimeError(f"the handler raised {error!r}") from error
 
     def __enter__(self) -> Self:
         return self
