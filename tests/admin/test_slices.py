@@ -88,6 +88,31 @@ async def test_eight_such_requests_have_one_slice_in_a_turn_bnd_20(world, monkey
     assert len(first_slices) <= 1, f"names looked at in a turn: {first_slices}"
 
 
+async def test_awaited_leaders_of_topics_that_are_not_there_are_looked_at_in_slices_bnd_20(
+    world, monkeypatch
+):
+    looked_up = [0]
+    topic = world.view.topic
+
+    def counted(topic_id):
+        looked_up[-1] += 1
+        return topic(topic_id)
+
+    monkeypatch.setattr(world.view, "topic", counted)
+    request = pb.MetadataRequest(max_wait_ms=2_000, topics=pb.TopicNames())
+    for number in range(1_000):
+        request.awaited.add(topic_id=number.to_bytes(16), partition=0, above_leader_epoch=7)
+    asked = asyncio.gather(*(world.call(methods.METADATA, request) for _ in range(8)))
+    while not asked.done():
+        await asyncio.sleep(0)
+        looked_up.append(0)
+    await asked
+    assert sum(looked_up) == 8_000
+    first, *later = sorted(looked_up, reverse=True)
+    assert first <= 8 * 250, "the first slice of each"
+    assert max(later) <= 250, "one slice of one of them"
+
+
 @pytest.mark.parametrize(
     ("method", "request_"),
     [
