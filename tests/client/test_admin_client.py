@@ -111,6 +111,10 @@ def test_groups_are_listed_described_and_deleted(admin, cluster):
     assert isinstance(found["gb"], GroupDescription)
     assert (found["gb"].state, found["gb"].members) == ("Empty", ())
     assert isinstance(found["missing"], GroupIdNotFoundError)
+    assert not found["gb"].paused
+    admin.pause_group("gb")
+    until(lambda: admin.describe_groups(["gb"])["gb"].paused)  # PAU-4
+    admin.resume_group("gb")
     with cluster.share_consumer("gb", ["b"]) as consumer:
         consumer.poll(500)
         assert isinstance(admin.delete_groups(["gb"])["gb"], NonEmptyGroupError)

@@ -159,6 +159,7 @@ def group_of(found: _G.DescribedShareGroup) -> GroupDescription:
             )
             for each in found.members
         ),
+        found.paused,
     )
 
 

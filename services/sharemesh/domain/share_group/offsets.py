@@ -266,11 +266,10 @@ def _unalterable(
 
 
 def _check_empty(group: ShareGroup) -> None:
-    if group.members:
-        raise RefusedError(
-            ErrorCode.NON_EMPTY_GROUP,
-            f"group {group.group_id!r} has {len(group.members)} members; stop them first",
-        )
+    members = len(group.members)
+    if members:
+        told = "a member; stop it first" if members == 1 else f"{members} members; stop them first"
+        raise RefusedError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id!r} has {told}")
 
 
 def _unknown_group(group_id: GroupId) -> RefusedError:
