@@ -13,6 +13,14 @@ from google.protobuf.message import Message
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Stream
+from sharemesh.rpc.call_refusal import (
+    CallRefusal,
+    mark,
+    refusal_of,
+    refuse,
+    refused_silent,
+    silent,
+)
 from sharemesh.rpc.carried_calls import CARRIED_BYTES_MAX, CARRY
 from sharemesh.rpc.carried_stream import CarriedStream
 from sharemesh.rpc.limits import (
@@ -24,14 +32,6 @@ from sharemesh.rpc.limits import (
 from sharemesh.rpc.open_calls import OpenCalls
 from sharemesh.rpc.quiet_streams import QuietStream, QuietStreamError
 from sharemesh.rpc.receiving_memory import ReceivingMemory, TooMuchReceivedError
-from sharemesh.rpc.refusal import (
-    Refusal,
-    mark,
-    refusal_of,
-    refuse,
-    refused_silent,
-    silent,
-)
 from sharemesh.rpc.request_parser import ParserThread, RequestParser
 from sharemesh.rpc.silent_calls import SilentCalls, TooManySilentError
 from sharemesh.rpc.status import code_of
@@ -172,12 +172,12 @@ class Answering:
 
         async def answer(_requests: object, context: Any) -> Response | None:  # noqa: ANN401
             caller = self._began(method.name, context)
-            answered: Response | Refusal = (
+            answered: Response | CallRefusal = (
                 caller
-                if isinstance(caller, Refusal)
+                if isinstance(caller, CallRefusal)
                 else await self._answered(method, parser, handler, context, caller)
             )
-            if not isinstance(answered, Refusal):
+            if not isinstance(answered, CallRefusal):
                 return answered
             if isinstance(caller, CallContext):
                 self._tell(method.name, caller.principal, context.peer(), answered)
@@ -198,7 +198,7 @@ class Answering:
             caller = self._began(method.name, context)
             failed = (
                 caller
-                if isinstance(caller, Refusal)
+                if isinstance(caller, CallRefusal)
                 else await self._authenticated(method, parser, handler, context, caller)
             )
             if failed is not None:
@@ -217,7 +217,7 @@ class Answering:
         handler: Callable[[Request, CallContext], Awaitable[Response]],
         context: Any,  # noqa: ANN401 - untyped
         caller: CallContext,
-    ) -> Response | Refusal:
+    ) -> Response | CallRefusal:
         """Answer one unary call, or return why it failed."""
         own = caller.principal in self._own
         try:
@@ -227,7 +227,7 @@ class Answering:
             return refused_silent(method, error)
         except Exception as error:
             return refusal_of(method.name, error)
-        if isinstance(request, Refusal):
+        if isinstance(request, CallRefusal):
             return request
         try:
             return await handler(request, replace(caller, answer=_UNSENT.get()))
@@ -240,7 +240,7 @@ class Answering:
         parser: RequestParser[Request],
         context: Any,  # noqa: ANN401 - untyped
         principal: str,
-    ) -> Request | Refusal:
+    ) -> Request | CallRefusal:
         """Read the one message of a unary call, and parse it in its turn."""
         try:
             data = await self._silent.spoken(principal, REQUEST_MS, context.read())
@@ -248,7 +248,7 @@ class Answering:
             return silent(method, "call", REQUEST_MS)
         if data is grpc.aio.EOF:
             asked = method.request.DESCRIPTOR.name
-            return Refusal(
+            return CallRefusal(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"{method.name}: the call has no request: send one {asked}",
             )
@@ -267,7 +267,7 @@ class Answering:
         handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
         context: Any,  # noqa: ANN401 - untyped
         caller: CallContext,
-    ) -> Refusal | None:
+    ) -> CallRefusal | None:
         """Serve one stream to its end, from its turn on; return why it failed, if it did."""
         await self._turns.turn(caller.principal, 0)
         stream = GrpcServerStream[Response, Request](context, method, parser)
@@ -280,7 +280,7 @@ class Answering:
         except (TooManySilentError, TooMuchReceivedError) as error:
             return refused_silent(method, error)
         except QuietStreamError as error:
-            return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method.name}: {error}")
+            return CallRefusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method.name}: {error}")
         except Exception as error:
             return refusal_of(method.name, error)
         finally:
@@ -307,12 +307,12 @@ class Answering:
         handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
         context: Any,  # noqa: ANN401 - untyped
         caller: CallContext,
-    ) -> Refusal | None:
+    ) -> CallRefusal | None:
         """Serve one stream as long as its caller's token lasts (IDN-7), if one names it."""
         with self._token_streams.bound(caller) as end:
             if end is None:
                 return await self._served(method, parser, handler, context, caller)
-            failed: Refusal | None = None
+            failed: CallRefusal | None = None
             with contextlib.suppress(TimeoutError):
                 async with end:
                     failed = await self._served(method, parser, handler, context, caller)
@@ -320,12 +320,12 @@ class Answering:
                 return refusal_of(method.name, token_ended(method.name))
             return failed
 
-    def _began(self, method: str, context: Any) -> CallContext | Refusal:  # noqa: ANN401
+    def _began(self, method: str, context: Any) -> CallContext | CallRefusal:  # noqa: ANN401
         """Return who calls, counted until its answer has left; or why the call is refused."""
         try:
             caller = call_context(context, self._principals)
         except CallFailedError as error:
-            unknown = Refusal(code_of(error.failure), f"{method}: {error.message}", mark(error))
+            unknown = CallRefusal(code_of(error.failure), f"{method}: {error.message}", mark(error))
             self._tell(method, "", context.peer(), unknown)
             return unknown
         if caller.proven_for_ms is not None:
@@ -335,18 +335,18 @@ class Answering:
             self._counted(caller.principal)
         return refused or caller
 
-    def one_too_many(self, method: str, caller: CallContext) -> Refusal | None:
+    def one_too_many(self, method: str, caller: CallContext) -> CallRefusal | None:
         """Count one more open call of this caller; or return why it is refused (BND-2)."""
         why = self._open.began(caller.principal)
         if not why:
             return None
         if self._open.first_refusal(caller.principal):
             _log.warning("calls are refused: %s", why, extra={"peer": caller.peer})
-        refused = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method}: {why}")
+        refused = CallRefusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method}: {why}")
         self._tell(method, caller.principal, caller.peer, refused)
         return refused
 
-    def refused(self, method: str, caller: CallContext, error: Exception) -> Refusal:
+    def refused(self, method: str, caller: CallContext, error: Exception) -> CallRefusal:
         """Return how a call ends whose handler raised, and tell of it."""
         refused = refusal_of(method, error)
         self._tell(method, caller.principal, caller.peer, refused)
@@ -370,7 +370,7 @@ class Answering:
         method: str,
         principal: str,
         peer: str,
-        refused: Refusal,
+        refused: CallRefusal,
     ) -> None:
         """Tell of a refused call, unless that was decided where rights are looked at (AUD-3)."""
         if self._on_refused is not None and refused.code in _TOLD:
@@ -398,14 +398,14 @@ class _CarriedCalls:
     ) -> carried_calls_pb2.CarriedAnswer | None:
         """Count one more open call; or return why it is refused."""
         self._stream.heard()
-        refusal: Refusal | None
+        refusal: CallRefusal | None
         if call.method not in self._methods:
             words = f"{call.method} is not carried here: call it by itself"
-            refusal = Refusal(grpc.StatusCode.UNIMPLEMENTED, words)
+            refusal = CallRefusal(grpc.StatusCode.UNIMPLEMENTED, words)
         elif len(call.request) > CARRIED_BYTES_MAX:
             size = f"{len(call.request)} bytes, more than {CARRIED_BYTES_MAX}"
             words = f"{call.method}: a request of {size}, is not carried: send it by itself"
-            refusal = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
+            refusal = CallRefusal(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
         else:
             refusal = self._answering.one_too_many(call.method, self._caller)
         return None if refusal is None else _refused(call.number, refusal)
@@ -447,7 +447,7 @@ async def _ended(pump: "asyncio.Task[None]") -> None:
     await asyncio.wait([pump])
 
 
-def _refused(number: int, refusal: Refusal) -> carried_calls_pb2.CarriedAnswer:
+def _refused(number: int, refusal: CallRefusal) -> carried_calls_pb2.CarriedAnswer:
     return carried_calls_pb2.CarriedAnswer(
         number=number,
         status=refusal.code.value[0],

@@ -11,8 +11,8 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from sharemesh.methods import Method, StreamingKind
 from sharemesh.ports.network import CallContext, Stream
 from sharemesh.rpc.answering import Answering
+from sharemesh.rpc.call_refusal import StatusError
 from sharemesh.rpc.limits import HEALTH_BYTES_MAX
-from sharemesh.rpc.refusal import StatusError
 
 READINESS = "readiness"
 LIVENESS = "liveness"

@@ -24,7 +24,7 @@ class StatusError(Exception):
         self.message = message
 
 
-class Refusal(NamedTuple):
+class CallRefusal(NamedTuple):
     """How a call ends that has no answer."""
 
     code: grpc.StatusCode
@@ -32,7 +32,7 @@ class Refusal(NamedTuple):
     trailing: tuple[tuple[str, str], ...] = ()
 
 
-def refuse(context: Any, refusal: Refusal) -> None:  # noqa: ANN401 - untyped
+def refuse(context: Any, refusal: CallRefusal) -> None:  # noqa: ANN401 - untyped
     """Let the call end with a status once its handler returns.
 
     An ``abort`` would raise: gRPC keeps that exception in a cycle with the frames that it passed
@@ -44,9 +44,9 @@ def refuse(context: Any, refusal: Refusal) -> None:  # noqa: ANN401 - untyped
     context.set_trailing_metadata(refusal.trailing)
 
 
-def silent(method: Method[Any, Any], what: str, waited_ms: int) -> Refusal:
+def silent(method: Method[Any, Any], what: str, waited_ms: int) -> CallRefusal:
     """Return how a call ends that said nothing in time (BND-1)."""
-    return Refusal(
+    return CallRefusal(
         grpc.StatusCode.DEADLINE_EXCEEDED,
         f"{method.name}: nothing came for {waited_ms} ms after the {what} was opened: send its "
         f"first {method.request.DESCRIPTOR.name} at once",
@@ -55,23 +55,23 @@ def silent(method: Method[Any, Any], what: str, waited_ms: int) -> Refusal:
 
 def refused_silent(
     method: Method[Any, Any], why: TooManySilentError | TooMuchReceivedError
-) -> Refusal:
+) -> CallRefusal:
     """Return how a call ends that had not come when others took its place (BND-29, BND-30)."""
-    return Refusal(
+    return CallRefusal(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         f"{method.name}: {why}: send its first {method.request.DESCRIPTOR.name} at once, and try "
         "again",
     )
 
 
-def refusal_of(method: str, error: Exception) -> Refusal:
+def refusal_of(method: str, error: Exception) -> CallRefusal:
     """Return how a call ends whose handler raised."""
     if isinstance(error, CallFailedError):
-        return Refusal(code_of(error.failure), error.message, mark(error))
+        return CallRefusal(code_of(error.failure), error.message, mark(error))
     if isinstance(error, StatusError):
-        return Refusal(error.code, error.message)
+        return CallRefusal(error.code, error.message)
     _log.error("handler of %s failed", method, exc_info=error)
-    return Refusal(code_of(Failure.INTERNAL), f"{type(error).__name__} in the server")
+    return CallRefusal(code_of(Failure.INTERNAL), f"{type(error).__name__} in the server")
 
 
 def mark(error: CallFailedError) -> tuple[tuple[str, str], ...]:
