@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import signal
+import sys
 import threading
 import time
 import uuid
@@ -164,3 +165,24 @@ def test_work_ends_when_a_signal_handler_raises_in_who_waits_for_it(wait):
         sender.join(10)
         signal.signal(signal.SIGUSR1, before)
         loop.stop()
+
+
+@pytest.mark.parametrize("without", [(), ("uvloop",)])
+def test_what_comes_for_a_loop_that_is_closed_is_dropped(monkeypatch, without):
+    """gRPC tells a call's loop, on the thread of another client's, what it hears after a close."""
+    for name in without:
+        monkeypatch.setitem(sys.modules, name, None)  # as where it is not installed
+    loop = BackgroundLoop("ends")
+    told = []
+
+    async def inner():
+        return asyncio.get_running_loop()
+
+    running = loop.run(inner())
+    loop.stop()
+    deadline = time.monotonic() + 5
+    while not running.is_closed():
+        assert time.monotonic() < deadline
+        asyncio.run(asyncio.sleep(0.01))
+    assert running.call_soon_threadsafe(told.append, 1).cancelled()
+    assert not told

@@ -167,10 +167,34 @@ def _refuse(future: "concurrent.futures.Future[Any]") -> None:
         future.set_exception(IllegalStateError(_CLOSED))
 
 
+class _DropsWhenClosed:
+    """A loop that, once it is closed, takes what comes from other threads and drops it.
+
+    gRPC passes what it hears of a call on to the call's loop, whichever client's loop it wakes,
+    and that of a client which was closed just then would be an error in the log of another one.
+    """
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ANN401 - as a loop's
+        loop: Any = super()
+        try:
+            return loop.call_soon_threadsafe(callback, *args, context=context)
+        except RuntimeError:
+            if not loop.is_closed():
+                raise
+            dropped = asyncio.Handle(callback, args, loop, context)
+            dropped.cancel()
+            return dropped
+
+
 def _new_loop() -> asyncio.AbstractEventLoop:
     """Return a loop for a thread of ours: uvloop's if it is installed, for its turns take less."""
     try:
         import uvloop
     except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+        plain = asyncio.new_event_loop()
+        plain.close()
+        kind: type = type(plain)
+    else:
+        kind = uvloop.Loop
+    made: asyncio.AbstractEventLoop = type("ClientLoop", (_DropsWhenClosed, kind), {})()
+    return made
