@@ -220,6 +220,31 @@ async def test_fet_3_an_answer_has_no_more_than_the_process_gives():
         assert len(offsets(await one(w, 0))) == 2
 
 
+async def test_fet_3_who_reads_much_keeps_others_waiting_for_a_few_reads_only(monkeypatch):
+    async with world() as w:
+        await w.lead(P0)
+        await w.produce(P0, 1)
+        log = w.service.partitions.get(P0).log
+        read, may_go_on, reading = log.read, asyncio.Event(), []
+
+        async def slow(offset, **fields):
+            reading.append(offset)
+            await may_go_on.wait()
+            return await read(offset, **fields)
+
+        monkeypatch.setattr(log, "read", slow)
+        flood = [asyncio.ensure_future(fetch(w, at(0), principal="User:eve")) for _ in range(40)]
+        await settled()
+        assert len(reading) == 8
+        alice = asyncio.ensure_future(fetch(w, at(0), principal="User:alice"))
+        await settled()
+        assert len(reading) == 9, "nobody waits behind 32 of another principal"
+        may_go_on.set()
+        for answer in await asyncio.gather(alice, *flood):
+            assert offsets(answer.partitions[0]) == [0]
+        assert len(reading) == 41
+
+
 async def test_fet_4_a_fetch_waits_for_records_or_its_deadline():
     async with world() as w:
         await w.lead(P0)
