@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from sharemesh.domain.ids import TopicPartition
+from sharemesh.ports.cluster import GiveOn
 from sharemesh.ports.shard_log import FencedError
 
 
@@ -37,7 +38,7 @@ class FakeShardHost:
         self.fences.take(shard, epoch, self.who, tell=self.tell_fence)
         self.serving[shard] = epoch
 
-    async def stop_shard(self, shard: int) -> None:
+    async def stop_shard(self, shard: int, *, orderly: bool = False) -> None:
         self.serving.pop(shard, None)
 
     def on_ended(self, callback: Callable[[int], None]) -> None:
@@ -54,17 +55,26 @@ class FakePartitionHost:
         self.fail_with: Exception | None = None
         self.acknowledged = asyncio.Event()
         self.acknowledged.set()
+        self.gives_on = False  # the claim, while it still drains (HND-13)
+        self.handing_over: dict[TopicPartition, int] = {}
         self.ended: Callable[[TopicPartition], None] = lambda partition: None
 
-    async def start_partition(self, partition: TopicPartition, leader_epoch: int) -> None:
+    async def start_partition(
+        self, partition: TopicPartition, leader_epoch: int, *, handing_over: int = 0
+    ) -> None:
         if self.fail_with is not None:
             raise self.fail_with
         self.fences.take(partition, leader_epoch, self.who)
         self.serving[partition] = leader_epoch
+        self.handing_over[partition] = handing_over
 
-    async def stop_partition(self, partition: TopicPartition, *, drain_ms: int = 0) -> None:
+    async def stop_partition(
+        self, partition: TopicPartition, *, drain_ms: int = 0, give_on: GiveOn | None = None
+    ) -> None:
         if self.serving.pop(partition, None) is not None:
             self.drains.append((partition, drain_ms))
+            if self.gives_on and give_on is not None:
+                await give_on()
             await self.acknowledged.wait()
 
     async def delete_partition(self, partition: TopicPartition) -> None:

@@ -496,6 +496,54 @@ async def test_a_claim_goes_to_its_named_successor_in_one_change(mesh):
     assert heir.partitions.serving[partition] == heir.view.leader(partition).leader_epoch == 2
 
 
+async def giving_on(mesh):
+    """As ``leaving``, but claims are given on while the old leader still writes (HND-13)."""
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    a = nodes[0]
+    partition = min(led(topic, a), key=lambda each: each.partition)
+    a.partitions.gives_on = True
+    a.partitions.acknowledged.clear()
+    return topic, a, partition
+
+
+async def test_a_claim_is_given_on_once_while_its_leader_still_writes_hnd_13(mesh):
+    topic, a, partition = await giving_on(mesh)
+    queue, _ = mesh.store.subscribe(a.view.keys.claim(partition))
+    await a.member.draining(draining=True)
+    await mesh.settle(PACE_MS * PARTITIONS)
+    heir = mesh.nodes[a.view.leader(partition).node.node_id]
+    assert heir is not a
+    assert heir.partitions.serving[partition] == 2
+    assert heir.partitions.handing_over[partition] == 1, "whose last writes it awaits"
+    assert not a.claims.errors
+    a.partitions.acknowledged.set()
+    await mesh.settle(1_000)
+    assert queue.get_nowait().current is not None
+    assert queue.empty(), "and it is left to its successor"
+    others = [node for node in mesh.nodes.values() if node is not a]
+    assert set(led(topic, *others)) == all_partitions(topic)
+
+
+async def test_a_claim_that_cannot_be_given_on_yet_follows_later_hnd_13(mesh):
+    _, a, partition = await giving_on(mesh)
+    real = a.claims._turns.writer.commit
+
+    async def fails(*_, **__):
+        raise CoordinationError("the store does not answer")
+
+    a.claims._turns.writer.commit = fails
+    await a.member.draining(draining=True)
+    await mesh.settle(PACE_MS * PARTITIONS)
+    assert a.view.leader(partition).node.node_id == a.info.node_id
+    a.claims._turns.writer.commit = real
+    a.partitions.acknowledged.set()
+    await mesh.settle(1_000)
+    heir = mesh.nodes[a.view.leader(partition).node.node_id]
+    assert heir is not a
+    assert heir.partitions.handing_over[partition] == 0
+
+
 async def test_a_successor_that_drains_by_now_is_handed_nothing(mesh):
     topic, a, partition, heir, third = await leaving(mesh)
     await a.view.close()  # it hears of nothing any more

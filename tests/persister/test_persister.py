@@ -17,7 +17,7 @@ from sharemesh.domain.state_batch import StateBatch
 from sharemesh.persister import rpcs
 from sharemesh.persister.persister import Persister
 from sharemesh.persister.request_batcher import PersisterSettings, RequestBatcher
-from sharemesh.persister.rpcs import READ
+from sharemesh.persister.rpcs import READ, PartitionRead
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.ports.share_state import StateWrite
 from sharemesh.testing.network import LocalNetwork
@@ -257,7 +257,7 @@ async def test_a_topic_that_is_gone_here_too_is_not_asked_for_again():
 
 async def test_what_waits_for_a_lane_is_answered_when_the_persister_stops_before_it_begins():
     lanes = RequestBatcher(LocalNetwork().caller(), PersisterSettings())
-    asked = asyncio.ensure_future(lanes.ask(READ, "n1:1", KEY, (0, 0)))
+    asked = asyncio.ensure_future(lanes.ask(READ, "n1:1", KEY, PartitionRead(0, 0)))
     await asyncio.sleep(0)  # the lane's task is there, and has not begun
     await lanes.close()
     assert (await asked).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -274,7 +274,7 @@ async def test_an_error_that_nobody_thought_of_is_an_answer_and_the_next_one_is_
     caller = Broken()
     lanes = RequestBatcher(caller, PersisterSettings())
     for _ in range(2):
-        answer = await lanes.ask(READ, "n1:1", KEY, (0, 0))
+        answer = await lanes.ask(READ, "n1:1", KEY, PartitionRead(0, 0))
         assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
         assert "ZeroDivisionError" in answer.message
     assert caller.calls == 2
@@ -289,7 +289,7 @@ def handed(count, name="User:alice"):
         HandedLock(MemberId("m" * 36), big + n, big + n, 5, 30_000, 1, 1 << 42, 1_000, name)
         for n in range(count)
     )
-    return StateWrite(0, 1, 0, 0, (), Cause.LEADER_CHANGE, MemberId(""), b"", b"", hand_over=locks)
+    return StateWrite(0, 1, 0, 0, (), Cause.LEADER_CHANGE, MemberId(""), b"", b"", locks, True)
 
 
 async def test_locks_go_to_the_coordinator_and_from_there_to_the_next_reader_alone_hnd_5_hnd_7():

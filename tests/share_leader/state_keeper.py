@@ -25,6 +25,7 @@ class StateKeeper:
         self.write_error = ErrorCode.NONE
         self.open = asyncio.Event()
         self.open.set()
+        self.written = asyncio.Event()
 
     def apply(self, outcome):
         if outcome.record is not None:
@@ -33,9 +34,12 @@ class StateKeeper:
             self.offset += 1
         return outcome.answer
 
-    async def read_state(self, key, leader_epoch):
+    async def read_state(self, key, leader_epoch, handing_over=0):
         self.reads.append((key, leader_epoch))
         await self.open.wait()
+        while handing_over and self.is_last_write_due(key, handing_over):
+            self.written.clear()
+            await self.written.wait()
         if self.read_error:
             return StateReadResult(self.read_error, "told to fail")
         if self.machine.state(key) is None:
@@ -57,6 +61,11 @@ class StateKeeper:
             tuple(state.batches),
             handed_over=self.hand_overs.take(key, *epochs, self._clock.now_ms()),
         )
+
+    def is_last_write_due(self, key, epoch):
+        state = self.machine.state(key)
+        is_last = state is not None and state.leader_epoch_max == epoch
+        return is_last and not self.hand_overs.has_ended(key, epoch)
 
     def initialize(self, key, state_epoch=1, start_offset=-1, batches=()):
         answer = self.apply(
@@ -88,7 +97,8 @@ class StateKeeper:
             self.machine.write(key, request, in_metadata=True, now_ms=self._clock.wall_ms())
         )
         keeps = False
-        if not answer.error and write.hand_over:
+        self.written.set()
+        if not answer.error and write.is_last:
             epochs = (write.state_epoch, write.leader_epoch)
             keeps = self.hand_overs.keep(key, epochs, write.hand_over, self._clock.now_ms())
         elif not answer.error:

@@ -148,27 +148,32 @@ class World(ClusterRecords):
 
     async def produce(self, partition, *counts, padding=b""):
         """Append one log batch for each count; return the offsets of the last one."""
-        caller = self.caller()
         landed = None
         for count in counts:
-            values = [DecodedRecord(value=b"v%d" % n + padding) for n in range(count)]
-            response = await caller.call(
-                methods.PRODUCE,
-                record_log_pb2.ProduceRequest(
-                    partitions=[
-                        record_log_pb2.ProducePartition(
-                            topic_id=partition.topic_id,
-                            partition=partition.partition,
-                            records=encode_records(values, default_timestamp_ms=1),
-                        )
-                    ]
-                ),
-                to=self.address,
-            )
-            (landed,) = response.partitions
+            landed = await self.append(partition, count, padding)
             assert landed.error_code == 0, landed
-        await caller.close()
         return landed.base_offset, landed.last_offset
+
+    async def append(self, partition, count, padding=b""):
+        """Produce one log batch and return the answer, whatever it is."""
+        caller = self.caller()
+        values = [DecodedRecord(value=b"v%d" % n + padding) for n in range(count)]
+        response = await caller.call(
+            methods.PRODUCE,
+            record_log_pb2.ProduceRequest(
+                partitions=[
+                    record_log_pb2.ProducePartition(
+                        topic_id=partition.topic_id,
+                        partition=partition.partition,
+                        records=encode_records(values, default_timestamp_ms=1),
+                    )
+                ]
+            ),
+            to=self.address,
+        )
+        await caller.close()
+        (landed,) = response.partitions
+        return landed
 
 
 class Client:

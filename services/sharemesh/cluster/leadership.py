@@ -71,7 +71,7 @@ class Leadership(ABC, Generic[Held]):
         """Return an epoch above ``above`` (0: any), written to the store; None: no longer ours."""
 
     @abstractmethod
-    async def _start_host(self) -> None:
+    async def _start_host(self, held: Held) -> None:
         """Have the host start under ``self.epoch``."""
 
     @abstractmethod
@@ -131,7 +131,7 @@ class Leadership(ABC, Generic[Held]):
     async def _start_once(self, held: Held) -> bool:
         if not held.session.valid:
             return False
-        starting = asyncio.create_task(self._start_host())
+        starting = asyncio.create_task(self._start_host(held))
         lost = asyncio.create_task(held.session.lost())
         try:
             await asyncio.wait({starting, lost}, return_when=asyncio.FIRST_COMPLETED)

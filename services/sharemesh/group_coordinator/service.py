@@ -160,9 +160,9 @@ class GroupCoordinatorService:
         self._end_streams(shard)
         await self._shards.start_shard(shard, epoch)
 
-    async def stop_shard(self, shard: int) -> None:
+    async def stop_shard(self, shard: int, *, orderly: bool = False) -> None:
         """Stop serving a shard; returns when nothing of it can be confirmed any more."""
-        await self._shards.stop_shard(shard)
+        await self._shards.stop_shard(shard, orderly=orderly)
         self._end_streams(shard)
 
     def on_ended(self, callback: Callable[[int], None]) -> None:

@@ -11,7 +11,7 @@ from sharemesh.domain.share_state.snapshot_parts import packed_whatever
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.persister import rpcs
 from sharemesh.persister.request_batcher import PersisterSettings, RequestBatcher
-from sharemesh.persister.rpcs import Result, Rpc
+from sharemesh.persister.rpcs import PartitionRead, Result, Rpc
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.network import Caller
@@ -66,13 +66,16 @@ class Persister:
         """Begin a state epoch (spec SC-9), that of an import with delivery states (spec OLD)."""
         return await self._ask(rpcs.INITIALIZE, key, (state_epoch, start_offset, batches))
 
-    async def read_state(self, key: SharePartitionKey, leader_epoch: int) -> StateReadResult:
+    async def read_state(
+        self, key: SharePartitionKey, leader_epoch: int, handing_over: int = 0
+    ) -> StateReadResult:
         """Return the stored state and raise its leader epoch (spec SC-10).
 
         A large state comes in parts; if it changed meanwhile they are read again (WIN-15).
+        The last write of the leader of epoch ``handing_over`` is awaited (HND-13).
         """
         for _ in range(self._settings.attempts):
-            whole = await self._read_parts(key, leader_epoch)
+            whole = await self._read_parts(key, leader_epoch, handing_over)
             if whole is not None:
                 return whole
         return StateReadResult(
@@ -80,16 +83,16 @@ class Persister:
         )
 
     async def _read_parts(
-        self, key: SharePartitionKey, leader_epoch: int
+        self, key: SharePartitionKey, leader_epoch: int, handing_over: int
     ) -> StateReadResult | None:
         """Return a state or an error; None: its parts do not belong together."""
-        first = part = await self._ask(rpcs.READ, key, (leader_epoch, 0))
+        first = part = await self._ask(rpcs.READ, key, PartitionRead(leader_epoch, 0, handing_over))
         if part.next_offset < 0:
             return part
         parts = [packed_whatever(part.batches)]
         while part.next_offset >= 0:
             from_offset = part.next_offset
-            part = await self._ask(rpcs.READ, key, (leader_epoch, from_offset))
+            part = await self._ask(rpcs.READ, key, PartitionRead(leader_epoch, from_offset))
             if part.error:
                 return part
             if (part.state_epoch, part.start_offset) != (first.state_epoch, first.start_offset):

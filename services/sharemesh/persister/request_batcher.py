@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, SharePartitionKey
-from sharemesh.persister.rpcs import MisshapenResponseError, Result, Rpc
+from sharemesh.persister.rpcs import MisshapenResponseError, PartitionRead, Result, Rpc
 from sharemesh.ports.network import Caller, CallFailedError, Failure
 from sharemesh.ports.share_state import StateWrite
 from sharemesh.tasks import cancel_and_wait
@@ -50,9 +50,12 @@ class _QueuedRequest(NamedTuple):
 
 
 class _Name(NamedTuple):
+    """``alone`` is a read whose answer may wait: nothing else waits for it (HND-13)."""
+
     address: str
     method: str
     group_id: GroupId
+    alone: SharePartitionKey | None
 
 
 @dataclass(slots=True)
@@ -78,7 +81,8 @@ class RequestBatcher:
         """Return the answer of the node at ``address``; a failed call is an error like others."""
         if self._closed:
             return rpc.failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the persister stopped")
-        name = _Name(address, rpc.method.name, key.group_id)
+        is_alone = isinstance(item, PartitionRead) and item.handing_over > 0
+        name = _Name(address, rpc.method.name, key.group_id, key if is_alone else None)
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = _Lane(rpc)

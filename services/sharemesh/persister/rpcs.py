@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
@@ -94,10 +94,20 @@ def _initialize(key: SharePartitionKey, item: tuple[int, int, tuple[StateBatch, 
     return message
 
 
-def _read(key: SharePartitionKey, item: tuple[int, int]) -> Message:
-    leader_epoch, from_offset = item
+class PartitionRead(NamedTuple):
+    """A read of one share partition; the answer to one with ``handing_over`` may wait (HND-13)."""
+
+    leader_epoch: int
+    from_offset: int
+    handing_over: int = 0
+
+
+def _read(key: SharePartitionKey, item: PartitionRead) -> Message:
     return pb.ReadPartitionState(
-        partition=key.partition, leader_epoch=leader_epoch, from_offset=from_offset
+        partition=key.partition,
+        leader_epoch=item.leader_epoch,
+        from_offset=item.from_offset,
+        handing_over_epoch=item.handing_over,
     )
 
 
@@ -114,7 +124,8 @@ def _write(key: SharePartitionKey, write: StateWrite) -> Message:
         span_id=write.span_id,
     )
     put_batches(message.state_batches, write.batches)
-    if write.hand_over:
+    if write.is_last:
+        message.hand_over.SetInParent()
         message.hand_over.locks.extend(encode_locks(write.hand_over))
     return message
 

@@ -1,6 +1,6 @@
 """What a service knows of the cluster, and what the cluster's bookkeeping asks of a service."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -231,8 +231,11 @@ class ShardHost(Protocol):
         """
         ...
 
-    async def stop_shard(self, shard: int) -> None:
-        """Stop serving a shard; returns when nothing of it can be confirmed any more."""
+    async def stop_shard(self, shard: int, *, orderly: bool = False) -> None:
+        """Stop serving a shard; returns when nothing of it can be confirmed any more.
+
+        ``orderly``: it is given up of free will, so that what is under way may end first.
+        """
         ...
 
     def on_ended(self, callback: Callable[[int], None]) -> None:
@@ -240,15 +243,31 @@ class ShardHost(Protocol):
         ...
 
 
+GiveOn = Callable[[], Awaitable[None]]
+"""Gives a claim to the successor that is named, if it can; never raises for the store's errors."""
+
+
 class PartitionHost(Protocol):
     """The share leader as the partition claims see it."""
 
-    async def start_partition(self, partition: TopicPartition, leader_epoch: int) -> None:
-        """Take over the record log of a topic-partition; raises if that fails."""
+    async def start_partition(
+        self, partition: TopicPartition, leader_epoch: int, *, handing_over: int = 0
+    ) -> None:
+        """Take over the record log of a topic-partition; raises if that fails.
+
+        The leader of epoch ``handing_over`` has given the claim on before its last state writes:
+        these are awaited (HND-13). 0: there is none.
+        """
         ...
 
-    async def stop_partition(self, partition: TopicPartition, *, drain_ms: int = 0) -> None:
-        """Stop leading; with ``drain_ms`` holders may still acknowledge for that long."""
+    async def stop_partition(
+        self, partition: TopicPartition, *, drain_ms: int = 0, give_on: GiveOn | None = None
+    ) -> None:
+        """Stop leading; with ``drain_ms`` holders may still acknowledge for that long.
+
+        ``give_on`` gives the claim to the successor; it may be called before this returns, once
+        nothing is granted and nothing can be produced any more (HND-13).
+        """
         ...
 
     async def delete_partition(self, partition: TopicPartition) -> None:

@@ -38,7 +38,8 @@ class StateReadResult:
 class StateWrite:
     """One write of a share partition (spec PER-1); the span ids go into its audit record.
 
-    With ``hand_over`` it is the last one of its leader (HND-5).
+    If it ``is_last``, its leader decides nothing more, and ``hand_over`` are the locks that live on
+    at the next one (HND-5).
     """
 
     state_epoch: int
@@ -51,6 +52,7 @@ class StateWrite:
     trace_id: bytes = b""
     span_id: bytes = b""
     hand_over: tuple[HandedLock, ...] = ()
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +131,14 @@ class PersisterPort(Protocol):
         """Return the stored offsets without batches (spec SC-20)."""
         ...
 
-    async def read_state(self, key: SharePartitionKey, leader_epoch: int) -> StateReadResult:
-        """Return the stored state and raise its leader epoch (spec SC-10)."""
+    async def read_state(
+        self, key: SharePartitionKey, leader_epoch: int, handing_over: int = 0
+    ) -> StateReadResult:
+        """Return the stored state and raise its leader epoch (spec SC-10).
+
+        While the leader of epoch ``handing_over`` is about to send its last write, the answer
+        waits for that, for a bounded time (HND-13); 0: nobody is.
+        """
         ...
 
     async def write_state(self, key: SharePartitionKey, write: StateWrite) -> StateWriteResult:

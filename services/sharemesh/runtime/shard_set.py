@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -31,14 +31,19 @@ class ShardSet(Generic[Machine, Record]):
         limits: RuntimeLimits,
         *,
         on_loaded: Callable[[CoordinatorShard[Machine, Record]], None] | None = None,
+        on_stopping: Callable[[CoordinatorShard[Machine, Record]], Awaitable[None]] | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
-        """``on_loaded`` is called before the first request: start jobs and timers there."""
+        """``on_loaded`` is called before the first request: start jobs and timers there.
+
+        ``on_stopping`` is awaited before a shard is given up in order, while it still serves.
+        """
         self._kind = kind
         self._logs = logs
         self._clock = clock
         self._limits = limits
         self._on_loaded = on_loaded
+        self._on_stopping = on_stopping
         self._shards: dict[int, CoordinatorShard[Machine, Record] | None] = {}
         self._turns: dict[int, asyncio.Lock] = {}
         self._ended_callbacks: list[Callable[[int], None]] = []
@@ -103,9 +108,12 @@ class ShardSet(Generic[Machine, Record]):
             if self._on_loaded is not None:
                 self._on_loaded(loaded)
 
-    async def stop_shard(self, shard: int) -> None:
+    async def stop_shard(self, shard: int, *, orderly: bool = False) -> None:
         """Give a shard up; returns when nothing of it can be confirmed any more."""
         async with self._turns.setdefault(shard, asyncio.Lock()):
+            found = self._shards.get(shard)
+            if orderly and found is not None and self._on_stopping is not None:
+                await self._on_stopping(found)
             await self._give_up(shard)
 
     async def close(self) -> None:

@@ -33,21 +33,27 @@ class PartitionRequest:
 
 def hand_over(
     hand_overs: HandOvers, asked: PartitionRequest, answer: StateResult, now_ms: int
-) -> None:
-    """Keep what a write hands over, or give it to who reads; ``now_ms`` is monotonic (HND-7)."""
+) -> bool:
+    """Keep what a write hands over, or give it to who reads; ``now_ms`` is monotonic (HND-7).
+
+    Return whether it was the last write of a leader, or a read.
+    """
     item, state = asked.item, answer.state
     if answer.error:
-        return
+        return isinstance(item, pb.WritePartitionState) and item.HasField("hand_over")
     if isinstance(item, pb.WritePartitionState):
         if item.HasField("hand_over"):
             epochs = (item.state_epoch, item.leader_epoch)
             locks = decode_locks(item.hand_over.locks)
             asked.keeps_hand_over = hand_overs.keep(asked.key, epochs, locks, now_ms)
-        else:
-            hand_overs.written(asked.key, item.leader_epoch)
-    elif isinstance(item, pb.ReadPartitionState) and state is not None and item.from_offset <= 0:
+            return True
+        hand_overs.written(asked.key, item.leader_epoch)
+        return False
+    if isinstance(item, pb.ReadPartitionState) and state is not None and item.from_offset <= 0:
         epochs = (item.leader_epoch, state.state_epoch)
         asked.handed_over = hand_overs.take(asked.key, *epochs, state.leader_epoch_max, now_ms)
+        return True
+    return False
 
 
 class Decide(Protocol):

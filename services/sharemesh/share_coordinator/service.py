@@ -27,6 +27,7 @@ from sharemesh.share_coordinator.generations import (
     asked_generation,
     commit_generation,
 )
+from sharemesh.share_coordinator.hand_over_waits import HandOverWaits
 from sharemesh.share_coordinator.history_search import Found, HistorySearch
 from sharemesh.share_coordinator.maintenance import Maintenance, TopicWatch
 from sharemesh.share_coordinator.messages import Decide, PartitionRequest
@@ -70,9 +71,11 @@ class ShareCoordinatorService:
             clock,
             settings.runtime,
             on_loaded=self._loaded,
+            on_stopping=self._until_handed_on,
             telemetry=telemetry,
         )
         self._hand_overs = HandOvers()
+        self._hand_over_waits = HandOverWaits(settings.hand_over_wait_ms)
         self._history = HistorySearch(clock, settings)
         self._topics = TopicWatch(view, self._topics_deleted)
 
@@ -234,11 +237,44 @@ class ShareCoordinatorService:
             await self._view.wait_for(
                 lambda: self._all_in_metadata(valid), timeout_ms=self._settings.metadata_wait_ms
             )
+        if decide is messages.read:
+            await self._await_last_writes(valid)
         parts = self._by_shard(valid)
         if len(parts) == 1:
             await self._ask_shard(*parts[0], decide)
         else:
             await asyncio.gather(*(self._ask_shard(*part, decide) for part in parts))
+
+    async def _await_last_writes(self, everything: Sequence[PartitionRequest]) -> None:
+        """Wait for leaders that are about to hand over to who reads (HND-13)."""
+        awaited = [each.key for each in everything if self._is_last_write_due(each)]
+        if awaited:
+            await self._hand_over_waits.until_decided(awaited)
+
+    def _is_last_write_due(self, asked: PartitionRequest) -> bool:
+        """Whether the leader that hands over was the last one to read, and has not ended yet."""
+        epoch = asked.item.handing_over_epoch
+        if epoch <= 0 or asked.item.leader_epoch <= epoch:
+            return False
+        try:
+            shard = self.shards.shard(self._shard_of(asked.key))
+        except RefusedError:
+            return False
+        state = shard.peek(lambda machine: machine.state(asked.key))
+        is_last = state is not None and state.leader_epoch_max == epoch
+        return is_last and not self._hand_overs.has_ended(asked.key, epoch)
+
+    async def _until_handed_on(self, shard: StateShard) -> None:
+        """Serve until locks that are kept here have gone to their next leaders (HND-14)."""
+
+        def is_awaited() -> bool:
+            keys = [*self._hand_overs.awaited(self._clock.now_ms()), *self._hand_over_waits.keys()]
+            return any(self._shard_of(key) == shard.index for key in keys)
+
+        await self._hand_over_waits.until_none(is_awaited)
+        for key in [*self._hand_over_waits.keys()]:
+            if self._shard_of(key) == shard.index:
+                self._hand_over_waits.decided(key)  # it is asked for elsewhere
 
     def _by_shard(
         self, everything: Sequence[PartitionRequest]
@@ -289,7 +325,8 @@ class ShareCoordinatorService:
                 machine, asked, in_metadata=self._in_metadata(asked.key), now_ms=now_ms
             )
             answers.append(outcome.answer)
-            messages.hand_over(self._hand_overs, asked, outcome.answer, self._clock.now_ms())
+            if messages.hand_over(self._hand_overs, asked, outcome.answer, self._clock.now_ms()):
+                self._hand_over_waits.decided(asked.key)
             if outcome.record is not None:
                 records.append(outcome.record)
         return Decision(records, answers)

@@ -10,7 +10,7 @@ from sharemesh.domain.ids import GroupId, NodeId, TopicPartition
 from sharemesh.domain.quota.names import QuotaName
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.clock import Clock
-from sharemesh.ports.cluster import ClusterView
+from sharemesh.ports.cluster import ClusterView, GiveOn
 from sharemesh.ports.network import Listener
 from sharemesh.ports.quotas import Quotas
 from sharemesh.ports.record_log import ProducerIds, RecordLogs
@@ -160,19 +160,26 @@ class ShareLeaderService:
 
     # ---- PartitionHost --------------------------------------------------------------------------
 
-    async def start_partition(self, partition: TopicPartition, leader_epoch: int) -> None:
+    async def start_partition(
+        self, partition: TopicPartition, leader_epoch: int, *, handing_over: int = 0
+    ) -> None:
         """Take over the record log of a topic-partition under a leader epoch.
 
         Raises:
             FencedError: A fence at or above ``leader_epoch`` exists.
             CorruptLogError: Committed bytes cannot be read.
         """
-        await self._leadership.start(partition, leader_epoch)
+        await self._leadership.start(partition, leader_epoch, handing_over)
         self._topic_settings.apply()
 
-    async def stop_partition(self, partition: TopicPartition, *, drain_ms: int = 0) -> None:
-        """Stop leading; with ``drain_ms`` holders may still acknowledge for that long."""
-        await self._leadership.stop(partition, drain_ms)
+    async def stop_partition(
+        self, partition: TopicPartition, *, drain_ms: int = 0, give_on: GiveOn | None = None
+    ) -> None:
+        """Stop leading; with ``drain_ms`` holders may still acknowledge for that long.
+
+        ``give_on`` gives the claim on while the last state writes are under way (HND-13).
+        """
+        await self._leadership.stop(partition, drain_ms, give_on)
 
     async def delete_partition(self, partition: TopicPartition) -> None:
         """The topic is gone: stop and free its directories. Repeating it is fine."""

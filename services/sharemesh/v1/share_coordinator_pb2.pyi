@@ -92,14 +92,16 @@ class InitializeShareGroupStateResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[TopicStateErrors, _Mapping]]] = ...) -> None: ...
 
 class ReadPartitionState(_message.Message):
-    __slots__ = ("partition", "leader_epoch", "from_offset")
+    __slots__ = ("partition", "leader_epoch", "from_offset", "handing_over_epoch")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HANDING_OVER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     partition: int
     leader_epoch: int
     from_offset: int
-    def __init__(self, partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., from_offset: _Optional[int] = ...) -> None: ...
+    handing_over_epoch: int
+    def __init__(self, partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., from_offset: _Optional[int] = ..., handing_over_epoch: _Optional[int] = ...) -> None: ...
 
 class ReadTopicState(_message.Message):
     __slots__ = ("topic_id", "partitions")

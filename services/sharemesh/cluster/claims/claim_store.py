@@ -34,6 +34,8 @@ class HeldClaim:
     epoch: int
     revision: int
     generation: int  # of the view: after a restored backup revisions begin again lower
+    handing_over: int = 0  # the epoch of who gave it on, and may not have ended yet (HND-13)
+    is_given_on: bool = False
 
 
 class ClaimStore:
@@ -76,8 +78,10 @@ class ClaimStore:
         if standing is not None:
             if standing.lease_id != session.lease_id:
                 return None
-            epoch = standing.value.leader_epoch
-            return HeldClaim(session, epoch, standing.mod_revision, generation)
+            found = standing.value
+            return HeldClaim(
+                session, found.leader_epoch, standing.mod_revision, generation, found.handing_over
+            )
         assignment = self._raised(stored.value, self._policy.me)
         revision = await self._writer.commit(
             [
@@ -116,16 +120,31 @@ class ClaimStore:
 
         What was led must have ended. Nobody leads in between: the successor begins when it sees
         a claim under its own lease. If its registration changed meanwhile (it ends, it drains, it
-        is another process) the claim is relinquished instead, for any standby to take.
+        is another process) the claim is relinquished instead, for any standby to take. Nothing is
+        done for one that was given on before.
 
         Raises:
             CoordinationError: The outcome is unknown, or the store cannot be reached.
         """
+        if not held.is_given_on and not await self._give_to_successor(held):
+            await self.give_up(held)
+
+    async def give_on(self, held: HeldClaim) -> None:
+        """Give the claim to its successor while the last state writes are under way (HND-13).
+
+        It must be sure that nothing is granted or appended any more. Without a successor, or if the
+        store does not take it, nothing is changed: ``hand_over`` comes later.
+        """
+        try:
+            await self._give_to_successor(held, handing_over=held.epoch)
+        except CoordinationError as error:
+            _log.warning("partition %s: its claim is given on later: %s", self.name, error)
+
+    async def _give_to_successor(self, held: HeldClaim, *, handing_over: int = 0) -> bool:
         stored = self._policy.assignment(self._partition)
         successor = self._policy.successor(self._partition)
         if stored is None or successor is None:
-            await self.give_up(held)
-            return
+            return False
         node_id = successor.value.node_id
         assignment = self._raised(stored.value, node_id)
         revision = await self._writer.commit(
@@ -134,13 +153,18 @@ class ClaimStore:
                 Guard(self._assignment_key, mod_revision=stored.mod_revision),
                 Guard(self._policy.view.keys.member(node_id), mod_revision=successor.mod_revision),
             ],
-            self._puts(assignment, Put(self._claim_key, b"", lease_id=successor.lease_id)),
+            self._puts(
+                assignment,
+                Put(self._claim_key, b"", lease_id=successor.lease_id),
+                handing_over=handing_over,
+            ),
         )
         if revision is None:
-            await self.give_up(held)
-            return
+            return False
+        held.is_given_on = True
         self._policy.note_released(self._partition, held.revision)
         _log.debug("partition %s epoch %d: claim handed over to %s", self.name, held.epoch, node_id)
+        return True
 
     async def give_up(self, held: HeldClaim) -> None:
         """Delete the claim if it is still ours.
@@ -193,9 +217,13 @@ class ClaimStore:
             state=AssignmentState.SERVING,
         )
 
-    def _puts(self, assignment: PartitionAssignment, claim: Put) -> list[Put]:
+    def _puts(
+        self, assignment: PartitionAssignment, claim: Put, *, handing_over: int = 0
+    ) -> list[Put]:
         """Return the writes of a new epoch; the claim last, for who acts on seeing it."""
-        value = records.encode_claim(Claim(assignment.leader, assignment.leader_epoch))
+        value = records.encode_claim(
+            Claim(assignment.leader, assignment.leader_epoch, handing_over)
+        )
         return [
             Put(self._assignment_key, records.encode_assignment(assignment)),
             replace(claim, value=value),

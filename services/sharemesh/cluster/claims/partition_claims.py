@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from sharemesh.backoff import Backoff
 from sharemesh.cluster.claims.claim_policy import ClaimPolicy, ClaimSettings, DrainPacer
@@ -142,8 +143,8 @@ class PartitionClaim(Leadership[HeldClaim]):
             return None
         return held.epoch
 
-    async def _start_host(self) -> None:
-        await self._host.start_partition(self.partition, self.epoch)
+    async def _start_host(self, held: HeldClaim) -> None:
+        await self._host.start_partition(self.partition, self.epoch, handing_over=held.handing_over)
 
     async def _serve(self, held: HeldClaim) -> None:
         await self._store.note_trouble(held.session, "")
@@ -180,7 +181,9 @@ class PartitionClaim(Leadership[HeldClaim]):
         drain_ms = self._policy.settings.drain_ms
         if orderly and drain_ms and held.session.valid and not self._policy.deleted(self.partition):
             draining = asyncio.create_task(
-                self._host.stop_partition(self.partition, drain_ms=drain_ms)
+                self._host.stop_partition(
+                    self.partition, drain_ms=drain_ms, give_on=partial(self._store.give_on, held)
+                )
             )
             lost = asyncio.create_task(held.session.lost())
             try:

@@ -141,16 +141,11 @@ class ShardTerm(Leadership[_Election]):
             self._failed_ms = self._clock.now_ms()
             await self._clock.sleep_ms(self._rest_ms_after_failure())
 
-    async def _start_host(self) -> None:
+    async def _start_host(self, held: _Election) -> None:  # noqa: ARG002 - the epoch says all
         await self._host.start_shard(self.shard, self.epoch)
 
-    async def _stop_host(
-        self,
-        held: _Election,  # noqa: ARG002 - a shard has nobody to wait for
-        *,
-        orderly: bool,  # noqa: ARG002
-    ) -> None:
-        await self._host.stop_shard(self.shard)
+    async def _stop_host(self, held: _Election, *, orderly: bool) -> None:
+        await self._host.stop_shard(self.shard, orderly=orderly and held.session.valid)
 
     async def _serve(self, held: _Election) -> None:
         self._failed_ms = None

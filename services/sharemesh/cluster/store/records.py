@@ -48,10 +48,15 @@ class PartitionAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who leads a topic-partition, under which epoch."""
+    """Who leads a topic-partition, under which epoch.
+
+    ``handing_over`` is the epoch of a leader before that gave the claim on while it hands its locks
+    over (HND-13); 0: there is none.
+    """
 
     node_id: NodeId
     leader_epoch: int
+    handing_over: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,13 +254,15 @@ def decode_assignment(value: bytes) -> PartitionAssignment:
 
 def encode_claim(claim: Claim) -> bytes:
     """Return the value of a claim."""
-    return encode({"node": claim.node_id, "epoch": claim.leader_epoch})
+    told = {"handing_over": claim.handing_over} if claim.handing_over else {}
+    return encode({"node": claim.node_id, "epoch": claim.leader_epoch, **told})
 
 
 def decode_claim(value: bytes) -> Claim:
     """Return a claim."""
     fields = decode(value)
-    return Claim(NodeId(text(fields, "node")), integer(fields, "epoch"))
+    handing_over = integer(fields, "handing_over", 0)
+    return Claim(NodeId(text(fields, "node")), integer(fields, "epoch"), handing_over)
 
 
 def encode_deletion(deletion: Deletion) -> bytes:

@@ -196,10 +196,12 @@ class Configure:
 class HandOver:
     """This leader decides nothing more; the locks of members that go on are sent away (HND-5).
 
-    ``goes_on`` returns the principal of one that does, else "".
+    ``goes_on`` returns the principal of one that does, else "". If the next leader awaits the last
+    write (``is_awaited``), there is one also where nobody holds a lock (HND-13).
     """
 
     goes_on: Callable[[MemberId], str]
+    is_awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

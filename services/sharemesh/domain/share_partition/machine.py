@@ -455,8 +455,8 @@ class SharePartition:
         self._state = Lifecycle.FENCED  # HND-4
         self._flight.stop_tallies()
         locks = held_locks(self._flight, self.leader_epoch, event.goes_on, now_ms)
-        write = self._write(self._changes(), NO_MEMBER, Cause.LEADER_CHANGE)
-        return [write._replace(hand_over=locks)] if locks else []
+        last = self._write(self._changes(), NO_MEMBER, Cause.LEADER_CHANGE)
+        return [last._replace(hand_over=locks, is_last=True)] if locks or event.is_awaited else []
 
     def _fence(self, _: Fence, __: int) -> list[Effect]:
         if self._state is Lifecycle.FENCED:

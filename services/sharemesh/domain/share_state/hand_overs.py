@@ -1,6 +1,6 @@
 """Locks that draining leaders leave for their successors, at the share coordinator (spec HND)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sharemesh.domain.handed_lock import HANDED_LOCKS_MAX, HandedLock
@@ -24,6 +24,11 @@ class _KeptLocks:
     kept_ms: int
     taken_by: int = 0
 
+    @property
+    def count(self) -> int:
+        """What it counts against the bound: one without locks is remembered, too."""
+        return max(1, len(self.locks))
+
 
 class HandOvers:
     """In memory only: what a coordinator loses with its process lapses, as after a kill.
@@ -37,7 +42,7 @@ class HandOvers:
         self._count = self._bytes = 0
 
     def __len__(self) -> int:
-        """How many locks are kept."""
+        """How many locks are kept; a hand-over without any counts as one."""
         return self._count
 
     def keep(
@@ -50,15 +55,27 @@ class HandOvers:
         """Keep what a leader hands over under a state epoch and leader epoch; False: no room."""
         self._drop(key)
         size_bytes = sum(lock.size_bytes for lock in locks)
-        if not self._has_room(len(locks), size_bytes):
+        new = _KeptLocks(*epochs, tuple(locks), size_bytes, now_ms)
+        if not self._has_room(new.count, size_bytes):
             for each in [each for each, kept in self._kept.items() if _is_over(kept, now_ms)]:
                 self._drop(each)
-        if len(locks) > HANDED_LOCKS_MAX or not self._has_room(len(locks), size_bytes):
+        if len(locks) > HANDED_LOCKS_MAX or not self._has_room(new.count, size_bytes):
             return False
-        self._kept[key] = _KeptLocks(*epochs, tuple(locks), size_bytes, now_ms)
-        self._count += len(locks)
+        self._kept[key] = new
+        self._count += new.count
         self._bytes += size_bytes
         return True
+
+    def has_ended(self, key: SharePartitionKey, leader_epoch: int) -> bool:
+        """Return whether the last write of this leader is known (HND-13)."""
+        kept = self._kept.get(key)
+        return kept is not None and kept.leader_epoch == leader_epoch
+
+    def awaited(self, now_ms: int) -> Iterator[SharePartitionKey]:
+        """Yield share partitions with locks that still run, and that nobody has asked for yet."""
+        for key, kept in self._kept.items():
+            if kept.locks and not kept.taken_by and not _is_over(kept, now_ms):
+                yield key
 
     def _has_room(self, count: int, size_bytes: int) -> bool:
         return self._count + count <= KEPT_LOCKS_MAX and self._bytes + size_bytes <= KEPT_BYTES_MAX
@@ -99,7 +116,7 @@ class HandOvers:
     def _drop(self, key: SharePartitionKey) -> None:
         kept = self._kept.pop(key, None)
         if kept is not None:
-            self._count -= len(kept.locks)
+            self._count -= kept.count
             self._bytes -= kept.size_bytes
 
 

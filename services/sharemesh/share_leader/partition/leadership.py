@@ -7,8 +7,8 @@ from collections.abc import Callable
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.domain.share_session import SessionKey, ShareSession, ShareSessions
+from sharemesh.ports.cluster import GiveOn
 from sharemesh.ports.record_log import RecordLogs
-from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.partition.hand_over_notices import HandOverNotices
 from sharemesh.share_leader.partition.leader_gauges import topic_name
@@ -45,8 +45,12 @@ class PartitionLeadership:
         self._sessions = sessions
         self._changes: dict[TopicPartition, asyncio.Lock] = {}
 
-    async def start(self, partition: TopicPartition, leader_epoch: int) -> None:
+    async def start(
+        self, partition: TopicPartition, leader_epoch: int, handing_over: int = 0
+    ) -> None:
         """Take over the log and serve; a lower epoch of this process ends first.
+
+        The leader of epoch ``handing_over`` may still be sending its last writes (HND-13).
 
         Raises:
             FencedError: A fence at or above ``leader_epoch`` exists.
@@ -61,7 +65,7 @@ class PartitionLeadership:
             self._partitions.check_fence(partition, leader_epoch)
             began_ns = self._environment.telemetry.spans.now_ns()
             groups = self._streams.groups_awaiting(partition)
-            reads = StatePrefetch(self._environment, partition, leader_epoch, groups)
+            reads = StatePrefetch(self._environment, partition, leader_epoch, groups, handing_over)
             log = await self._record_logs.open(partition, leader_epoch)
             self._partitions.add(LedPartition(partition, log, self._environment, reads))
             self._streams.notify_led(partition)
@@ -91,12 +95,17 @@ class PartitionLeadership:
             name = f"{names.LEADER_CHANGE} {topic}"
             telemetry.spans.end(Span(name, context, None, began_ns, now_ns, attributes))
 
-    async def stop(self, partition: TopicPartition, drain_ms: int) -> None:
-        """Drain, then stop leading; returns when nothing can be confirmed any more."""
+    async def stop(
+        self, partition: TopicPartition, drain_ms: int, give_on: GiveOn | None = None
+    ) -> None:
+        """Drain, then stop leading; returns when nothing can be confirmed any more.
+
+        ``give_on`` gives the claim on, while the last state writes are under way (HND-13).
+        """
         async with self._change(partition):
             led = self._partitions.get(partition)
             if led is not None:
-                await self._stop(led, drain_ms)
+                await self._stop(led, drain_ms, give_on)
 
     async def delete(self, partition: TopicPartition) -> None:
         """Stop and free the directories of a deleted topic's partition."""
@@ -120,29 +129,32 @@ class PartitionLeadership:
         self,
         led: LedPartition,
         drain_ms: int,
+        give_on: GiveOn | None = None,
         *,
         error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ) -> None:
         """Stop leading; a drain of ``drain_ms`` comes first. The order of the six steps matters."""
         began_ms = self._environment.clock.now_ms()
         led.stop_acquiring()  # 1. nothing new is granted
-        if drain_ms > 0:
-            self._streams.notify_draining(frozenset({led.partition}))  # 2. clients are notified
-            await self._part_with_holders(led, drain_ms)  # 3. they acknowledge here, or elsewhere
-        led.end_hand_over()  # 4. later acknowledgements are answered not-leader
-        closed_ms = self._environment.clock.now_ms()
+        giving: list[asyncio.Future[None]] = []
         try:
-            async with asyncio.timeout(self._environment.settings.drain_write_ms / 1_000):
-                await led.settle_writes()  # 5. what was accepted becomes durable
-        except TimeoutError:
-            _log.warning("state writes of %s did not end within the drain", led.partition)
-        self._tell_handed_over(led)  # what was answered late
-        led.end(error, "this node no longer leads the partition; refresh metadata")  # 6.
-        self._partitions.remove(led.partition)
-        try:
-            await led.log.close()
-        except (FencedError, LogFailedError, OSError) as failure:
-            _log.warning("closing the log of %s failed: %s", led.partition, failure)
+            if drain_ms > 0:
+                self._streams.notify_draining(frozenset({led.partition}))  # 2. clients are notified
+                await self._part_with_holders(led, drain_ms, give_on, giving)  # 3. they go on
+            led.end_hand_over()  # 4. later acknowledgements are answered not-leader
+            closed_ms = self._environment.clock.now_ms()
+            try:
+                async with asyncio.timeout(self._environment.settings.drain_write_ms / 1_000):
+                    await led.settle_writes()  # 5. what was accepted becomes durable
+            except TimeoutError:
+                _log.warning("state writes of %s did not end within the drain", led.partition)
+            self._tell_handed_over(led)  # what was answered late
+            led.end(error, "this node no longer leads the partition; refresh metadata")  # 6.
+            self._partitions.remove(led.partition)
+            await asyncio.gather(*giving)
+            await led.close_log()
+        finally:
+            await cancel_and_wait(*giving)
         now_ms = self._environment.clock.now_ms()
         _log.debug(
             "partition %s epoch %d: given up; holders %d ms, writes and log %d ms",
@@ -160,10 +172,17 @@ class PartitionLeadership:
         except TimeoutError:
             _log.warning("some members have not heard yet that their locks were handed over")
 
-    async def _part_with_holders(self, led: LedPartition, drain_ms: int) -> None:
+    async def _part_with_holders(
+        self,
+        led: LedPartition,
+        drain_ms: int,
+        give_on: GiveOn | None,
+        giving: list[asyncio.Future[None]],
+    ) -> None:
         """Wait for holders that must acknowledge here, and hand the locks of others over (HND-4).
 
-        Without a successor there is nobody to hand over to, and all are waited for.
+        Without a successor there is nobody to hand over to, and all are waited for. The claim is
+        given on meanwhile, if the next leader may wait for the locks: then ``giving`` has that.
         """
         if self._environment.view.next_leader(led.partition) is None:
             await led.until_unlocked(drain_ms)
@@ -185,14 +204,25 @@ class PartitionLeadership:
         finally:
             await cancel_and_wait(*asked)
         led.begin_hand_over()
+        if give_on is not None and led.sends_all_last_writes:
+            giving.append(asyncio.ensure_future(self._give_on(led, give_on)))
         try:
             async with asyncio.timeout(limit_ms / 1_000):
-                await led.hand_over(lambda *member: self._goes_on(SessionKey(*member), ready))
+                await led.hand_over(
+                    lambda *member: self._goes_on(SessionKey(*member), ready),
+                    is_awaited=bool(giving),
+                )
         except TimeoutError:
             _log.warning(
                 "locks of %s may lapse: they could not be handed over in time", led.partition
             )
         self._tell_handed_over(led)
+
+    @staticmethod
+    async def _give_on(led: LedPartition, give_on: GiveOn) -> None:
+        """Close the log, then give the claim on: the next leader waits for the last writes."""
+        await led.close_log()
+        await give_on()
 
     def _tell_handed_over(self, led: LedPartition) -> None:
         """Tell members whose locks the share coordinator keeps, each group once (HND-9)."""

@@ -11,10 +11,10 @@ from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicPart
 from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.cluster import ClusterView, NodeInfo
 from sharemesh.ports.record_log import PartitionLog
-from sharemesh.ports.shard_log import FencedError
+from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.partition.read_barrier import ReadBarrier
-from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
+from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from sharemesh.share_leader.partition.state_requests import StatePrefetch
 from sharemesh.v1.common_pb2 import CurrentLeader, Node
 
@@ -84,7 +84,8 @@ class LedPartition:
         self.log = log
         self.looks = ReadBarrier(log, environment.tasks)
         self.draining = False  # nothing is acquired any more
-        self.closed = False  # nothing is acknowledged or produced any more
+        self.log_closed = False  # nothing is produced any more; acknowledged is until ``closed``
+        self.closed = False  # nothing is acknowledged any more either
         self.on_fenced: Callable[[int], None] = lambda _: None  # with the epoch that fences it
         self.shares: dict[GroupId, SharePartitionRunner] = {}
         self._environment = environment
@@ -99,6 +100,11 @@ class LedPartition:
     def leader_epoch(self) -> int:
         """The epoch under which this process leads."""
         return self.log.leader_epoch
+
+    @property
+    def serves_log(self) -> bool:
+        """Whether the record log may be read and appended to."""
+        return not (self.closed or self.log_closed)
 
     @property
     def is_handing_over(self) -> bool:
@@ -118,6 +124,7 @@ class LedPartition:
                 state=self._early_reads.take(group_id),
                 on_fenced=self.on_fenced,
                 takes_locks=group_id not in self._served,
+                handing_over=self._early_reads.handing_over,
             )
             self.shares[group_id] = runner
             if self.draining:
@@ -176,15 +183,41 @@ class LedPartition:
         finally:
             alarm.cancel()
 
+    @property
+    def sends_all_last_writes(self) -> bool:
+        """Whether each share partition that was read here can send its last write (HND-13)."""
+        is_active = all(
+            each.phase is Phase.ACTIVE and not each.is_fetched for each in self.shares.values()
+        )
+        is_there = all(group_id in self.shares for group_id in self._served)
+        return is_active and is_there and not self._early_reads.has_untaken
+
+    async def close_log(self) -> None:
+        """Let nothing be appended any more; share partitions may still decide."""
+        if self.log_closed:
+            return
+        self.log_closed = True
+        for moved in self._watching:
+            moved()
+        try:
+            await self.log.close()
+        except (FencedError, LogFailedError, OSError) as failure:
+            _log.warning("closing the log of %s failed: %s", self.partition, failure)
+
     def begin_hand_over(self) -> None:
         """Let acknowledgements that come from now on wait for ``until_handed_over`` (HND-4)."""
         self._handing_over = asyncio.Event()
 
-    async def hand_over(self, goes_on: Callable[[GroupId, MemberId], str]) -> None:
+    async def hand_over(
+        self, goes_on: Callable[[GroupId, MemberId], str], *, is_awaited: bool = False
+    ) -> None:
         """Leave the locks of members that go on to the next leader; see ``newly_handed_over``."""
         runners = list(self.shares.items())
         await asyncio.gather(
-            *(runner.hand_over(partial(goes_on, group_id)) for group_id, runner in runners)
+            *(
+                runner.hand_over(partial(goes_on, group_id), is_awaited=is_awaited)
+                for group_id, runner in runners
+            )
         )
 
     def newly_handed_over(self) -> Iterator[tuple[GroupId, dict[MemberId, None]]]:
@@ -264,6 +297,13 @@ class LedPartitions:
             raise RefusedError(*not_led(self._environment.view, partition))
         return led
 
+    def with_log(self, partition: TopicPartition) -> LedPartition:
+        """Return a partition that is led here and whose log is not closed yet; as ``required``."""
+        led = self.required(partition)
+        if led.log_closed:
+            raise RefusedError(*not_led(self._environment.view, partition))
+        return led
+
     def add(self, led: LedPartition) -> None:
         """Begin to serve a partition."""
         self._led[led.partition] = led
@@ -303,7 +343,7 @@ class LedPartitions:
 
     def epoch_ended(self, led: LedPartition, reason: Exception) -> None:
         """Relinquish a partition whose log is fenced or failed (LOG-7)."""
-        if self._led.get(led.partition) is not led:
+        if self._led.get(led.partition) is not led or led.log_closed:
             return
         _log.warning(
             "leader epoch %d of %s-%d ended: %s",

@@ -68,6 +68,8 @@ class TopicSettings:
     async def retain(self) -> None:
         """Apply retention: advance log starts; groups resume from there (OFF-17)."""
         for led in self._partitions:
+            if not led.serves_log:
+                continue
             try:
                 await led.log.apply_retention(self._environment.clock.wall_ms())
             except (FencedError, LogFailedError) as ended:

@@ -70,7 +70,7 @@ class Waiter(Protocol):
 class SharePartitionRunner:
     """One share partition at its leader: the machine, its writes, its timer, its waiters."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what its leader epoch knows of it before it begins
         self,
         key: SharePartitionKey,
         log: PartitionLog,
@@ -80,13 +80,15 @@ class SharePartitionRunner:
         on_fenced: Callable[[int], None] = lambda _: None,
         *,
         takes_locks: bool = True,
+        handing_over: int = 0,
     ) -> None:
         """Begin to initialize.
 
         ``state`` was asked for under this leader epoch before the log was there. ``on_fenced``
         hears of a higher leader epoch under which state was read, where the log cannot tell.
         ``takes_locks`` for the first one of a group in a leader epoch: locks that were handed
-        over live on in it (HND-7).
+        over live on in it (HND-7), awaited if the leader of epoch ``handing_over`` is yet to send
+        them (HND-13).
         """
         self.key = key
         self.log = log
@@ -97,7 +99,13 @@ class SharePartitionRunner:
         self._on_ended = on_ended
         self._on_fenced = on_fenced
         self._work = StateRequests(
-            key, log, environment, self._work_ended, state, takes_locks=takes_locks
+            key,
+            log,
+            environment,
+            self._work_ended,
+            state,
+            takes_locks=takes_locks,
+            handing_over=handing_over,
         )
         self.was_active = False
         self.handed_over: dict[MemberId, None] = {}  # whose locks live on at the next leader
@@ -346,13 +354,16 @@ class SharePartitionRunner:
         self._open = False
         self._on_step = on_step
 
-    async def hand_over(self, goes_on: Callable[[MemberId], str]) -> None:
+    async def hand_over(
+        self, goes_on: Callable[[MemberId], str], *, is_awaited: bool = False
+    ) -> None:
         """Decide nothing more, and leave locks to the next leader (HND-4, HND-5).
 
-        ``handed_over`` then names whose locks live on. Writes that are out settle first.
+        ``handed_over`` then names whose locks live on. Writes that are out settle first. If the
+        next leader waits for it (``is_awaited``), there is a last write in any case.
         """
         await self._work.settle()
-        self.step(HandOver(goes_on))
+        self.step(HandOver(goes_on, is_awaited))
         await self._work.settle()
 
     async def settle_writes(self) -> None:

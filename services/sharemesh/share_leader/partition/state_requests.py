@@ -43,10 +43,12 @@ class StateRequests:
         early: "asyncio.Future[StateReadResult] | None",
         *,
         takes_locks: bool = True,
+        handing_over: int = 0,
     ) -> None:
         """``early`` is a read that was asked for before the log was there; it is used once.
 
-        ``takes_locks``: those that the leader before handed over live on here (HND-7).
+        ``takes_locks``: those that the leader before handed over live on here (HND-7), whose last
+        write is awaited if it is that of epoch ``handing_over`` (HND-13).
         """
         self._key = key
         self._log = log
@@ -54,6 +56,7 @@ class StateRequests:
         self._hear = hear
         self._early = early
         self._takes_locks = takes_locks
+        self._handing_over = handing_over
         self.fence_epoch = -1  # the highest leader epoch that refused a read of ours
         self._running: dict[asyncio.Task[Any], None] = {}
 
@@ -102,7 +105,9 @@ class StateRequests:
     async def _read(self, leader_epoch: int) -> StateRead:
         early, self._early = self._early, None
         if early is None:
-            result = await self._environment.persister.read_state(self._key, leader_epoch)
+            result = await self._environment.persister.read_state(
+                self._key, leader_epoch, self._handing_over
+            )
         else:
             result = await early
         self.fence_epoch = max(self.fence_epoch, result.known_leader_epoch)
@@ -160,6 +165,7 @@ class StateRequests:
                 trace_id=trace_id,
                 span_id=span_id,
                 hand_over=write.hand_over,
+                is_last=write.is_last,
             ),
         )
         error = ErrorCode(result.error)
@@ -202,13 +208,15 @@ class StatePrefetch:
         partition: TopicPartition,
         leader_epoch: int,
         groups: Iterable[GroupId],
+        handing_over: int = 0,
     ) -> None:
+        self._handing_over = handing_over
         self._clock = environment.clock
         self._until_ms = self._clock.now_ms() + environment.settings.early_read_ms
         self._reads: dict[GroupId, asyncio.Task[StateReadResult]] = {}
         for group_id in sorted(groups):  # of a set: the same order in every run
             key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
-            read = environment.persister.read_state(key, leader_epoch)
+            read = environment.persister.read_state(key, leader_epoch, handing_over)
             self._reads[group_id] = environment.tasks.spawn(read)
 
     def take(self, group_id: GroupId) -> "asyncio.Task[StateReadResult] | None":
@@ -218,6 +226,16 @@ class StatePrefetch:
         """
         read = self._reads.pop(group_id, None)
         return read if self._clock.now_ms() < self._until_ms else None
+
+    @property
+    def handing_over(self) -> int:
+        """The epoch of the leader whose last writes reads wait for; 0: they wait for nothing."""
+        return self._handing_over if self._clock.now_ms() < self._until_ms else 0
+
+    @property
+    def has_untaken(self) -> bool:
+        """Whether state was read of groups of which nobody has come yet."""
+        return bool(self._reads)
 
 
 def _not_read(error: ErrorCode, message: str) -> StateRead:

@@ -36,7 +36,7 @@ class TransactionTimeouts:
     async def look(self) -> None:
         """Abort what is open for too long in the partitions that are led here."""
         for led in list(self._partitions):
-            if led.closed or led.log.damage is not None:
+            if not led.serves_log or led.log.damage is not None:
                 continue  # nothing may be written there
             try:
                 await self._abort(led)

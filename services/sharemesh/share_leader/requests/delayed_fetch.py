@@ -33,7 +33,7 @@ class FetchedPart:
 
     def is_news(self) -> bool:
         """Return whether there is an error, or will be one as soon as it is read."""
-        if self.outcome is not None or self.led is None or self.led.closed:
+        if self.outcome is not None or self.led is None or not self.led.serves_log:
             return True
         log, offset = self.led.log, self.asked.fetch_offset
         if log.damage is not None and offset >= log.damage[0]:

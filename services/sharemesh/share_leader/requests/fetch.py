@@ -100,7 +100,7 @@ class Fetch:
             parts.append(part)
             try:
                 part.partition = self._access.partition(principal, asked, Operation.READ)
-                led = self._partitions.required(part.partition)
+                led = self._partitions.with_log(part.partition)
                 _check_epoch(asked, led.leader_epoch)
                 part.led, part.looks_before = led, led.log.looks_begun()
             except RefusedError as refused:
@@ -212,7 +212,7 @@ class Fetch:
         """Read one partition, and check for a higher fence (LOG-8); an error is its own."""
         led, offset = part.led, part.asked.fetch_offset
         try:
-            if led is None or self._partitions.required(part.partition) is not led:
+            if led is None or self._partitions.with_log(part.partition) is not led:
                 raise LogFailedError("this process leads it under another epoch now")
             log = led.log
             if offset > log.high_watermark:

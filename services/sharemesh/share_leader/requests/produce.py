@@ -158,7 +158,7 @@ class Produce:
             partition = self._access.partition(context.principal, listed, Operation.WRITE)
             if holds_transaction(records):
                 self._access.transactional_id(context.principal, transactional_id)
-            led = self._partitions.required(partition)
+            led = self._partitions.with_log(partition)
             if listed.decoded_records:
                 if records:
                     raise invalid_request("send records or decoded_records, not both")
@@ -177,7 +177,7 @@ class Produce:
             batches = await self._encoded(listed)
             # as the rights are now (FAI-5)
             partition = self._access.partition(principal, listed, Operation.WRITE)
-            led = self._partitions.required(partition)
+            led = self._partitions.with_log(partition)
         except RefusedError as refused:
             return _refused(listed, partition, refused, redirects)
         return await self._append(listed, led, batches, bound_ms, redirects)

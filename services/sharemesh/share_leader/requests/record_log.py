@@ -113,7 +113,7 @@ class Offsets(_LedLogs):
         return result
 
     def _led(self, principal: str, asked: NamedPartition, operation: Operation) -> LedPartition:
-        return self._partitions.required(self._access.partition(principal, asked, operation))
+        return self._partitions.with_log(self._access.partition(principal, asked, operation))
 
     def _told(
         self,
@@ -203,7 +203,7 @@ class WriteTxnMarkers(_LedLogs):
         )
         try:
             self._access.markers(context.principal)
-            led = self._partitions.required(partition)
+            led = self._partitions.with_log(partition)
             append = led.log.append_txn_marker(
                 marker.producer_id, marker.producer_epoch, commit=marker.commit
             )
@@ -238,7 +238,7 @@ class DescribeProducers(_LedLogs):
             before = told.looked_at
             try:
                 self._access.topic(context.principal, partition, Operation.READ)
-                for each in told.transactions(self._partitions.required(partition)):
+                for each in told.transactions(self._partitions.with_log(partition)):
                     result.active_producers.add(
                         producer_id=each.producer_id,
                         producer_epoch=each.producer_epoch,
