@@ -242,7 +242,7 @@ async def test_who_holds_nothing_sends_a_last_write_if_it_is_awaited_hnd_13():
         ]
 
 
-async def test_the_claim_waits_for_a_share_partition_whose_state_is_being_read_hnd_13():
+async def test_the_claim_follows_later_if_a_state_is_not_read_hnd_13():
     async with world() as w:
         await w.lead(P0)
         w.keeper.open.clear()
@@ -253,11 +253,37 @@ async def test_the_claim_waits_for_a_share_partition_whose_state_is_being_read_h
         stopping = asyncio.create_task(
             w.service.stop_partition(P0, drain_ms=DRAIN_MS, give_on=given)
         )
+        await w.clock.advance(1_000)
         await w.clock.settle()
         w.keeper.open.set()
         await stopping
         assert not given.writes
         assert w.keeper.writes == []
+
+
+async def test_who_drains_before_it_has_the_locks_waits_for_them_and_hands_them_on_hnd_13():
+    """It took the claim while the leader before was still writing, and then it must go itself."""
+    async with world() as w:
+        epoch, _, stream = await held(w)
+        stopping = draining(w)
+        await echoed(stream)
+        await stopping
+        w.keeper.open.clear()
+        await w.lead(P0)
+        reads = len(w.keeper.reads)
+        await w.client("m2").consume(P0)
+        await until(lambda: len(w.keeper.reads) > reads)
+        await w.assign("leader-2", P0)
+        stopping = draining(w)
+        await w.clock.settle()
+        assert not stopping.done()
+        w.keeper.open.set()
+        await echoed(stream)
+        await stopping
+        first, second = (write.hand_over for _, write in w.keeper.writes)
+        assert [(each.first_offset, each.last_offset, each.leader_epoch) for each in second] == [
+            (each.first_offset, each.last_offset, epoch) for each in first
+        ]
 
 
 async def test_a_write_that_is_out_settles_before_the_last_one_hnd_4():

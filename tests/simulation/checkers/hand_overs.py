@@ -23,6 +23,7 @@ from sharemesh.domain.share_partition.events import (
     WriteAgain,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.share_coordinator.hand_over_waits import HandOverWaits
 from tests.simulation.checkers.grants import GrantChecker
 from tests.simulation.checkers.unseen import UnseenChecker
 from tests.simulation.invariants import (
@@ -72,6 +73,13 @@ class HandOverChecker:
             return effects
 
         patches.setattr(SharePartition, "step", step)
+        real_wait, counters = HandOverWaits.until_decided, self._counters
+
+        async def until_decided(waits, keys):
+            counters["reads that waited for a last write"] += 1
+            await real_wait(waits, keys)
+
+        patches.setattr(HandOverWaits, "until_decided", until_decided)
 
     def _seen(
         self, machine: SharePartition, event: Event, effects: tuple, now_ms: int, *, must_pass: bool

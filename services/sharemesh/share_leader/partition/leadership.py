@@ -188,6 +188,7 @@ class PartitionLeadership:
             await led.until_unlocked(drain_ms)
             return
         limit_ms = self._environment.settings.hand_over_ms
+        await led.until_read(limit_ms)
         await led.until_not_fetched(limit_ms)
         self._streams.take_back(led.partition)
         ready: dict[SessionKey, ShareSession] = {}

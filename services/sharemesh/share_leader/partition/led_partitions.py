@@ -159,6 +159,14 @@ class LedPartition:
         """Return once nobody acquires here, and what was acquired waits to be sent."""
         await self._while(lambda: any(each.is_fetched for each in self.shares.values()), limit_ms)
 
+    async def until_read(self, limit_ms: int) -> None:
+        """Return once all states that were asked for are here, with their locks (HND-13)."""
+        for group_id in self._early_reads.untaken:
+            self.share(group_id)
+        await self._while(
+            lambda: any(each.phase is Phase.INITIALIZING for each in self.shares.values()), limit_ms
+        )
+
     def holders(
         self, among: Callable[[GroupId, MemberId], bool] = lambda *_: True
     ) -> Iterator[SessionKey]:
@@ -190,7 +198,7 @@ class LedPartition:
             each.phase is Phase.ACTIVE and not each.is_fetched for each in self.shares.values()
         )
         is_there = all(group_id in self.shares for group_id in self._served)
-        return is_active and is_there and not self._early_reads.has_untaken
+        return is_active and is_there and not self._early_reads.untaken
 
     async def close_log(self) -> None:
         """Let nothing be appended any more; share partitions may still decide."""

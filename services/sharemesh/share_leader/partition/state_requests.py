@@ -233,9 +233,9 @@ class StatePrefetch:
         return self._handing_over if self._clock.now_ms() < self._until_ms else 0
 
     @property
-    def has_untaken(self) -> bool:
-        """Whether state was read of groups of which nobody has come yet."""
-        return bool(self._reads)
+    def untaken(self) -> tuple[GroupId, ...]:
+        """Groups whose state is read, and of which nobody has come yet."""
+        return tuple(self._reads)
 
 
 def _not_read(error: ErrorCode, message: str) -> StateRead:
