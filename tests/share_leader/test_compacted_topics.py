@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from sharemesh.domain.group_config import InFlightLimitType
 from sharemesh.domain.share_partition.events import AcquireMode
 from tests.backends.kafka.record_log_world import QUICK, batch, kafka_world, until
 from tests.share_leader.world import ack, acquired, parts, world
@@ -12,6 +13,7 @@ from tests.share_leader.world import ack, acquired, parts, world
 ACCEPT = 1
 HOLE = 2_000
 EACH_MODE = pytest.mark.parametrize("mode", list(AcquireMode))
+EACH_TYPE = pytest.mark.parametrize("limit_type", list(InFlightLimitType))
 EACH_LIMIT = pytest.mark.parametrize("max_records", [1, 500])
 
 
@@ -64,13 +66,13 @@ async def consume(client, partition, count, max_records, mode, *, acknowledge=AC
     return found
 
 
-async def hold_all(client, partition):
-    """Acquire all records, and keep them."""
+async def hold_all(client, partition, count=HOLE + 6):
+    """Acquire so many records, all by default, and keep them."""
     held = 0
     for _ in range(10):
-        response = await client.fetch(partition, max_records=HOLE + 6, max_wait_ms=100)
+        response = await client.fetch(partition, max_records=count, max_wait_ms=100)
         held += sum(last - first + 1 for first, last, _ in acquired(response, partition))
-        if held == HOLE + 6:
+        if held == count:
             return
     raise AssertionError(f"only {held} records came")
 
@@ -141,3 +143,37 @@ async def test_what_compaction_took_before_another_leader_came_is_passed(max_rec
         await second.join(kafka.partition)
         found = await consume(second, kafka.partition, 4, max_records, mode)
         assert found == [0, 1, 2, HOLE + 5]
+
+
+@EACH_TYPE
+async def test_a_hole_that_another_leader_finds_stops_no_start_offset(limit_type):
+    """OFF-23, OFF-24: the lag is stored too, though nobody acknowledges anything any more."""
+    async with compacted_world() as (kafka, w):
+        await w.configure(
+            "g",
+            auto_offset_reset="earliest",
+            partition_max_record_locks=HOLE + 3,
+            in_flight_limit_type=limit_type,
+        )
+        await write_records(kafka, behind=3)
+        await w.lead(kafka.partition)
+        first, second = w.client(), w.client("m2")
+        await first.join(kafka.partition)
+        await hold_all(first, kafka.partition, HOLE + 3)
+        await first.acknowledge(ack(kafka.partition, 0, 2, ACCEPT))
+        await hold_all(first, kafka.partition, 3)
+        await first.acknowledge(ack(kafka.partition, HOLE + 3, HOLE + 5, ACCEPT))
+        compact(kafka)
+        await w.service.stop_partition(kafka.partition)
+        await w.lead(kafka.partition)
+        await second.join(kafka.partition)
+        response = await second.fetch(kafka.partition, max_records=1, max_wait_ms=100)
+        assert not acquired(response, kafka.partition)
+        machine = w.runner(kafka.partition).machine
+        assert machine.start_offset == HOLE + 6
+        await until(lambda: not machine.pending_write_count)
+        await w.service.stop_partition(kafka.partition)
+        await w.lead(kafka.partition)
+        await second.fetch(kafka.partition, epoch=0, max_records=1, max_wait_ms=100)
+        assert w.runner(kafka.partition).machine.start_offset == HOLE + 6
+        await kafka.write(batch(2))

@@ -45,7 +45,7 @@ class NaiveAcquire:
     taken: dict[int, int] = field(default_factory=dict)  # offset -> delivery count
     budget: int = 0
 
-    def run(self, whole_batches, split_batches) -> dict[int, int]:
+    def run(self, whole_batches) -> dict[int, int]:
         request, cache = self.request, self.cache
         last = request.log_batches[-1].last_offset
         base = request.log_batches[0].base_offset
@@ -65,8 +65,6 @@ class NaiveAcquire:
         position = self._position(base)
         if position <= last:
             self._walk(position, base, last)
-        else:
-            self._pass_compacted(base, split_batches)
         return self.taken
 
     def _position(self, base: int) -> int:
@@ -162,16 +160,3 @@ class NaiveAcquire:
         rec.unsure = False
         self.taken[offset] = count
         self.budget -= 1
-
-    def _pass_compacted(self, base: int, split_batches) -> None:
-        cache, model = self.cache, self.model
-        if not cache.active or self.request.fetch_offset >= base:
-            return
-        cache.window = None if base > cache.window[1] else (base, cache.window[1])
-        if cache.batches and cache.batches[0][0] > model.start:
-            model.start = min(base, cache.batches[0][0])
-            bound = cache.window[0] if cache.active else None
-            model.move_start(split_batches, bound)
-            cache.batches = [each for each in cache.batches if each[0] in model.recs]
-            if not cache.batches:
-                cache.end = model.start

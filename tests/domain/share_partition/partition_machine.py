@@ -23,7 +23,9 @@ from sharemesh.domain.share_partition.events import (
     Configure,
     Initialize,
     LogBatch,
+    LogHole,
     LogStartMoved,
+    NothingAcquired,
     ReleaseMember,
     StateRead,
     StateWritten,
@@ -32,7 +34,7 @@ from sharemesh.domain.share_partition.events import (
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.state_batch import StateBatch
 from tests.domain.share_partition.naive_acquire import Cache, NaiveAcquire
-from tests.domain.share_partition.naive_model import ModelError, NaiveModel, Rec
+from tests.domain.share_partition.naive_model import TERMINAL, ModelError, NaiveModel, Rec
 
 KEY = SharePartitionKey(GroupId("g"), TopicId(bytes(16)), 0)
 MEMBERS = ("m1", "m2", "m3")
@@ -87,8 +89,9 @@ class PartitionMachine(RuleBasedStateMachine):
         renew=st.sampled_from([True, True, True, False]),
         start=st.sampled_from([0, 5]),
         held=HELD,
+        is_compacted=st.booleans(),
     )
-    def begin(self, limit, max_locks, renew, start, held):
+    def begin(self, limit, max_locks, renew, start, held, is_compacted):
         self.events = 0
         self.now_ms = 1000
         self.config = GroupConfig(
@@ -115,6 +118,9 @@ class PartitionMachine(RuleBasedStateMachine):
             for each in range(offset, offset + size):
                 model.recs[each] = Rec(state, count)
             offset += size
+        if is_compacted:  # the holes were held, and are gone
+            self.log = [LogBatch(b.first_offset, b.last_offset) for b in batches]
+            self.log_end = offset if batches else 0
         model.move_start([(b.first_offset, b.last_offset, False) for b in batches], gap)
         self.machine.step(Initialize(), now_ms=self.now_ms)
         state = StateRead(ErrorCode.NONE, 3, start, tuple(batches))
@@ -182,6 +188,7 @@ class PartitionMachine(RuleBasedStateMachine):
         if not read or not machine.can_acquire():
             self._tick(30)
             return
+        self._tell_hole(at, read[0].base_offset)
         mode = AcquireMode.RECORD_LIMIT if record_limit else AcquireMode.BATCH_OPTIMIZED
         request = Acquire(1, MemberId(member), mode, size, most, at, tuple(read))
         cache = Cache(
@@ -190,7 +197,7 @@ class PartitionMachine(RuleBasedStateMachine):
             machine.gap_window,
         )
         fetch = NaiveAcquire(self.model, cache, request, self.now_ms, *self._room())
-        expected = fetch.run(self._whole(), self._batches())
+        expected = fetch.run(self._whole())
         (acquired,) = (each for each in self._step(request) if isinstance(each, RecordsAcquired))
         granted = {
             offset: each.delivery_count
@@ -204,6 +211,39 @@ class PartitionMachine(RuleBasedStateMachine):
         self._compare_batches(cache.batches)
         self._same("end offset", machine.end_offset, cache.end)
         self._compare_windows(cache.window)
+        if not granted:
+            self._move_idle_start()
+
+    def _tell_hole(self, at, base):
+        """OFF-23: what the read shows to be missing is finished, and no reason to wait."""
+        if at >= base:
+            return
+        model, window = self.model, self.machine.gap_window
+        model.archive(at, base - 1, self._whole())
+        batches = self._batches()
+        holes = self._open_holes(window)
+        if holes and at <= holes[0] < base:
+            left = [each for each in holes if each >= base]
+            window = (left[0], window[1]) if left else None
+        if batches and at <= model.start < min(base, batches[0][0]):
+            model.start = min(base, batches[0][0])
+            is_active = window is not None and window[1] == self.machine.end_offset
+            model.move_start(batches, window[0] if is_active else None)
+        self._step(LogHole(at, base - 1))
+        self._same("holes", self._open_holes(self.machine.gap_window), self._open_holes(window))
+
+    def _move_idle_start(self):
+        """OFF-24."""
+        holes = self._open_holes(self.machine.gap_window)
+        if self._batches():
+            self.model.move_start(self._batches(), holes[0] if holes else None)
+        self._step(NothingAcquired())
+
+    def _open_holes(self, window):
+        batches = self._batches()
+        if window is None or window[1] != self.machine.end_offset or not batches:
+            return []
+        return [each for each in range(window[0], batches[-1][1]) if each not in self.model.recs]
 
     @rule(**FETCH)
     def fetch(self, **drawn):
@@ -310,6 +350,12 @@ class PartitionMachine(RuleBasedStateMachine):
         self.log = [b for b in self.log if b.last_offset >= to]
         self._step(LogStartMoved(to))
 
+    @rule(pick=st.integers(0, 7))
+    def compact(self, pick):
+        """The log loses a batch that is not its last."""
+        if len(self.log) > 1:
+            del self.log[pick % (len(self.log) - 1)]
+
     @rule(limit=st.sampled_from(LIMITS))
     def configure(self, limit):
         while any(rec.count >= limit for rec in self.model.recs.values() if rec.state == 0):
@@ -344,7 +390,7 @@ class PartitionMachine(RuleBasedStateMachine):
             raise ModelError(f"the start offset went back from {start}")
         for effect in effects:
             if isinstance(effect, WriteState):
-                self.writes[effect.write_id] = isinstance(event, Tick)
+                self.writes[effect.write_id] = isinstance(event, (Tick, LogHole, NothingAcquired))
                 self._check_write(effect)
         if not isinstance(event, (Acquire, StateWritten)):  # a roll-back is no transition (RS-10)
             for view in machine.record_states():
@@ -378,7 +424,14 @@ class PartitionMachine(RuleBasedStateMachine):
 
     def _active_window(self):
         window = self.machine.gap_window
-        return window[0] if window is not None and window[1] == self.machine.end_offset else None
+        if window is None or window[1] != self.machine.end_offset or self._stands_still(window):
+            return None
+        return window[0]
+
+    def _stands_still(self, window):
+        """OFF-25."""
+        done = all(rec.state in TERMINAL and rec.settled for rec in self.model.recs.values())
+        return done and self._room()[0] <= 0 and not self._open_holes(window)
 
 
 class LocksMachine(PartitionMachine):
@@ -404,13 +457,7 @@ class LocksMachine(PartitionMachine):
 
     def _compare_windows(self, window):
         """It begins at its first hole (WIN-6)."""
-        self._same("holes", self._holes(self.machine.gap_window), self._holes(window))
-
-    def _holes(self, window):
-        batches = self._batches()
-        if window is None or window[1] != self.machine.end_offset or not batches:
-            return []
-        return [each for each in range(window[0], batches[-1][1]) if each not in self.model.recs]
+        self._same("holes", self._open_holes(self.machine.gap_window), self._open_holes(window))
 
     def _active_window(self):
-        return next(iter(self._holes(self.machine.gap_window)), None)
+        return next(iter(self._open_holes(self.machine.gap_window)), None)

@@ -274,6 +274,16 @@ def a_count_that_may_be_stored_is_given_twice(patch):
     )
 
 
+def holes_of_the_log_are_not_passed(patch):
+    """A hole of the gap window that compaction took keeps the start offset (OFF-23)."""
+    patch.setattr(machine, "pass_missing", lambda flight, first, last: None)
+
+
+def idle_start_offsets_stay(patch):
+    """What was archived without a write keeps the start offset (OFF-24)."""
+    patch.setattr(machine, "move_idle_start_offset", lambda flight: None)
+
+
 MUTANTS = (
     start_offset_is_not_guarded,
     release_forgets_per_offset_state,
@@ -298,6 +308,8 @@ MUTANTS = (
     expired_records_are_lost,
     an_uncounted_release_counts,
     a_count_that_may_be_stored_is_given_twice,
+    holes_of_the_log_are_not_passed,
+    idle_start_offsets_stay,
 )
 
 

@@ -157,6 +157,22 @@ class LogStartMoved:
     log_start_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class LogHole:
+    """A read from ``first_offset`` on began behind ``last_offset``: nothing lies between (OFF-23).
+
+    Comes before the ``Acquire`` of that read. It is true for ever, so it may come late.
+    """
+
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class NothingAcquired:
+    """A read went by without a record for anybody: no write follows from it (OFF-24)."""
+
+
 class StateWritten(NamedTuple):
     """The share coordinator answered a ``WriteState`` (spec ACK-18, ACK-19, LK-6)."""
 
@@ -217,6 +233,8 @@ Event = (
     | Acknowledge
     | ReleaseMember
     | LogStartMoved
+    | LogHole
+    | NothingAcquired
     | StateWritten
     | Tick
     | WriteAgain

@@ -31,7 +31,9 @@ from sharemesh.domain.share_partition.events import (
     HandOver,
     Initialize,
     Lifecycle,
+    LogHole,
     LogStartMoved,
+    NothingAcquired,
     ReleaseMember,
     StartOffsetResolved,
     StateRead,
@@ -53,9 +55,11 @@ from sharemesh.domain.share_partition.rules.recovery import fault_in, load
 from sharemesh.domain.share_partition.rules.retry import end_delays
 from sharemesh.domain.share_partition.rules.start_offset import (
     can_acquire,
+    move_idle_start_offset,
     move_log_start,
     move_start_offset,
     next_fetch_offset,
+    pass_missing,
 )
 from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_views, record_views
 from sharemesh.domain.state_batch import NO_START_OFFSET
@@ -91,6 +95,8 @@ class SharePartition:
             Acknowledge: self._acknowledge,
             ReleaseMember: self._release_member,
             LogStartMoved: self._log_start_moved,
+            LogHole: self._log_hole,
+            NothingAcquired: self._nothing_acquired,
             StateWritten: self._state_written,
             Tick: self._tick,
             WriteAgain: self._write_again,
@@ -412,6 +418,30 @@ class SharePartition:
         is_active = self._state is Lifecycle.ACTIVE
         return [_WAKE] if is_active and move_log_start(self._flight, event.log_start_offset) else []
 
+    def _log_hole(self, event: LogHole, _: int) -> list[Effect]:
+        if self._state is not Lifecycle.ACTIVE:
+            return []
+        start_offset = self._flight.start_offset
+        pass_missing(self._flight, event.first_offset, event.last_offset)
+        if self._flight.start_offset > start_offset:
+            move_start_offset(self._flight)
+        return self._moved(start_offset)
+
+    def _nothing_acquired(self, _: NothingAcquired, __: int) -> list[Effect]:
+        if self._state is not Lifecycle.ACTIVE:
+            return []
+        start_offset = self._flight.start_offset
+        move_idle_start_offset(self._flight)
+        return self._moved(start_offset)
+
+    def _moved(self, old: int) -> list[Effect]:
+        """Store a start offset that moved by itself: no write of a member tells it (OFF-24)."""
+        if self._flight.start_offset <= old:
+            return []
+        changes = self._changes()
+        self._pending[changes.write_id] = (changes, None)
+        return [self._write(changes, NO_MEMBER, Cause.GAP), _WAKE]
+
     def _state_written(self, event: StateWritten, _: int) -> list[Effect]:
         pending = self._pending.pop(event.write_id, None)
         if pending is None:  # of an earlier life, or answered twice
@@ -476,7 +506,7 @@ class SharePartition:
     ) -> WriteState:
         """Return the write of changes, with the start offset before them (PER-1, PER-2).
 
-        Only acknowledgements, releases and expiries write (PER-4).
+        Only acknowledgements, releases and expiries write (PER-4), and OFF-24.
         """
         flight = self._flight
         return WriteState(

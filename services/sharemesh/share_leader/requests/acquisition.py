@@ -15,7 +15,9 @@ from sharemesh.domain.share_partition.events import (
     Acquire,
     AcquireMode,
     LogBatch,
+    LogHole,
     LogStartMoved,
+    NothingAcquired,
 )
 from sharemesh.domain.share_session import ShareSession
 from sharemesh.ports.record_log import ReadResult
@@ -231,6 +233,9 @@ class FetchAcquisition:
         try:
             if self._environment.telemetry.spans.enabled:
                 runner.telemetry.produced_by(producer_contexts(result[1].records))
+            base_offset = result[1].headers[0].base_offset
+            if result[0] < base_offset:
+                runner.step(LogHole(result[0], base_offset - 1))
             event = _event(runner, result[0], result[1], order, remaining)
             wall_ms = self._environment.clock.wall_ms()
             number = next(self._environment.acquisitions)
@@ -250,6 +255,7 @@ class FetchAcquisition:
             )
         if not acquired.ranges:
             # All of it was aborted (spec ISO-3), or nothing came of it; the former is progress.
+            runner.step(NothingAcquired())
             moved = runner.next_fetch_offset != result[0]
             return PartitionFetch(partition, runner.leader_epoch) if moved else None
         records = overlapping(result[1], acquired)

@@ -20,7 +20,6 @@ from sharemesh.domain.share_partition.rules.acquisition import (
     is_throttled,
 )
 from sharemesh.domain.share_partition.rules.archive import archive_aborted, archive_available
-from sharemesh.domain.share_partition.rules.start_offset import move_start_offset
 
 _BASE_OFFSET = attrgetter("base_offset")
 
@@ -46,8 +45,6 @@ def acquire(flight: InFlight, request: Acquire, now_ms: int) -> RecordsAcquired:
     position = _position(flight, base)
     if position <= last:
         _walk(taken, position, base, last)
-    else:
-        _pass_compacted(flight, request.fetch_offset, base)
     ranges = tuple(AcquiredRun(first, end, count) for first, end, count in taken.ranges)
     if request.isolation_level is IsolationLevel.READ_COMMITTED and request.aborted:
         ranges = archive_aborted(flight, request, ranges)
@@ -210,23 +207,3 @@ def _take_lot(taken: Acquisition, batch: CachedBatch, lot: ThrottledLot, runs: l
                 taken.acquire_run(batch, begin, begin + size - 1, status, merge_from=merge_from)
             if lot.closed:
                 return
-
-
-def _pass_compacted(flight: InFlight, fetch_offset: int, base: int) -> None:
-    """Drop holes that the log no longer has, where Kafka fails with an inconsistent range.
-
-    The read began in the gap window but the log continues only behind the in-flight window, so
-    nothing can be acquired now and the next read would be the same: the holes below ``base``
-    leave the window, and a start offset in them moves up to the first cached batch and on.
-    """
-    window = flight.active_window
-    if window is None or fetch_offset >= base:
-        return
-    if base > window.end_offset:
-        flight.window = None
-    else:
-        window.move(base)
-    batches = flight.batches
-    if batches and batches.first_offset > flight.start_offset:
-        flight.start_offset = min(base, batches.first_offset)
-        move_start_offset(flight)

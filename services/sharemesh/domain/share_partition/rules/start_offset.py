@@ -14,12 +14,47 @@ def move_start_offset(flight: InFlight) -> bool:
     Tried after initialization, so that a start offset that lags in storage catches up (PER-3), and
     after each write that may have finished something (OFF-13).
     """
-    if flight.window is not None and flight.counts_locks:
+    if flight.window is not None and (flight.counts_locks or _stands_still(flight)):
         _narrow(flight, flight.window)
     moved = _moved_inside_first(flight, flight.start_offset)
     if moved is None:
         moved = _may_move(flight) and _moved_over_batches(flight)
     return moved
+
+
+def pass_missing(flight: InFlight, first: int, last: int) -> None:
+    """Follow the log over offsets that it no longer has (OFF-23).
+
+    What is available there is archived; the gap window's holes there are none; a start offset in
+    front of the cache goes on to the first cached batch. Kafka does only the first (ACQ-3): it
+    reads such a hole again and again, or never moves its start offset any more.
+    """
+    if archive_available(flight, first, last):
+        flight.find_next = True  # OFF-4
+    window = flight.active_window
+    hole = None if window is None else first_hole(flight, window)
+    if window is not None and hole is not None and first <= hole <= last:
+        window.move(last + 1)
+        _narrow(flight, window)
+    start, batches = flight.start_offset, flight.batches
+    if first <= start <= last and batches and batches.first_offset > start:
+        flight.start_offset = min(last + 1, batches.first_offset)
+
+
+def move_idle_start_offset(flight: InFlight) -> None:
+    """Advance the start offset where no write will come to do it (OFF-24).
+
+    A window without holes goes, whatever the limit counts: it would keep back what is done.
+    """
+    if flight.window is not None:
+        _narrow(flight, flight.window)
+    move_start_offset(flight)
+
+
+def _stands_still(flight: InFlight) -> bool:
+    """All in flight is done, and the span is as wide as its limit: nothing is read any more."""
+    is_idle = not (flight.locks.held_count or flight.delays.record_count)
+    return is_idle and flight.room <= 0 and flight.first_available() is None
 
 
 def _narrow(flight: InFlight, window: GapWindow) -> None:
