@@ -336,6 +336,9 @@ def test_a_topic_that_was_made_again_gets_its_records(cluster):
         {"headers": {"\ud800": b"v"}},
         {"timestamp_ms": 2**63},
         {"timestamp_ms": 1.5},
+        {"partition": -1},
+        {"partition": 1.0},
+        {"partition": "0"},
     ],
 )
 def test_what_cannot_be_encoded_is_refused_and_leaves_nothing_behind(cluster, wrong):

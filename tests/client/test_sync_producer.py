@@ -17,6 +17,7 @@ from sharemesh.client.errors import (
     SharemeshError,
     TopicAuthorizationFailedError,
 )
+from sharemesh.client.producer.engine import ProducerEngine
 from sharemesh.codec.client_batches import BatchWriter
 from tests.client.mini_cluster import MiniCluster
 
@@ -267,6 +268,18 @@ def test_an_error_that_nobody_thought_of_fails_every_record(cluster, monkeypatch
                 each.result(5)
         assert producer.metrics()["buffer-used-bytes"] == 0
     assert cluster.partitions[0].batches == []
+
+
+def test_an_error_that_nobody_thought_of_in_a_request_fails_every_record(cluster, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("nobody thought of it")
+
+    monkeypatch.setattr(ProducerEngine, "_answered", broken)
+    with producer_of(cluster, linger_ms=0) as producer:
+        for _ in range(2):
+            with pytest.raises(SharemeshError, match="nobody thought of it"):
+                producer.send("t", b"1").result(10)
+        producer.flush(10_000)
 
 
 def test_a_flush_that_takes_too_long_says_what_is_waited_for(cluster):

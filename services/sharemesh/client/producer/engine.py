@@ -98,9 +98,9 @@ class ProducerEngine:
             self._task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Fail all records if the send loop died, so that no caller waits forever."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
+        """Fail all records if sending died, so that no caller waits forever."""
+        self._requests.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
             self._break_down(error)
 
     def _break_down(self, error: BaseException) -> None:
@@ -367,7 +367,7 @@ class ProducerEngine:
     ) -> None:
         task = asyncio.ensure_future(self._exchange(address, group))
         self._requests[task] = None
-        task.add_done_callback(lambda task: self._requests.pop(task, None))
+        task.add_done_callback(self._ended)
 
     async def _exchange(
         self, address: str, group: Sequence[tuple[PartitionQueue, Collection[Batch]]]

@@ -1,6 +1,7 @@
 """What an application sends becomes the bytes of a record, within bounds."""
 
 from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral
 from typing import Any
 
 from sharemesh.client.config import ClientConfig
@@ -57,12 +58,13 @@ class RecordSerializer:
         """Return what the record holds.
 
         Raises:
-            IllegalArgumentError: The topic is blank, or partition or timestamp negative.
+            IllegalArgumentError: The topic is blank, or partition or timestamp no whole number
+                from 0 on.
             MessageTooLargeError: It does not fit into max.request.size.
         """
         check_topic(topic)
-        if partition is not None and partition < 0:
-            raise IllegalArgumentError(f"partition {partition} is negative")
+        if partition is not None and (not isinstance(partition, Integral) or partition < 0):
+            raise IllegalArgumentError(f"partition {partition!r} is not a whole number from 0 on")
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         elif type(timestamp_ms) is not int or not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
