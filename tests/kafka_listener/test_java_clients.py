@@ -169,6 +169,35 @@ def test_at_most_so_many_records_in_the_mode_of_a_limit(clients, topic):
     producer.close()
 
 
+def test_a_mix_of_kinds_in_the_mode_of_a_limit(clients, topic):
+    """KLS-14: each record comes as often as its acknowledgements say, few at a time."""
+    producer = clients.producer()
+    clients.send(producer, topic, *(str(number) for number in range(12)))
+    consumer = clients.consumer(
+        topic, **EXPLICIT, share_acquire_mode="record_limit", max_poll_records="4"
+    )
+    consumer.subscribe([topic])
+    first_kinds = ("ACCEPT", "RELEASE", "REJECT", "RENEW")
+    times = dict.fromkeys(enumerate(first_kinds * 3), 0)
+    wanted = {each: 2 if each[1] in ("RELEASE", "RENEW") else 1 for each in times}
+    while times != wanted:
+        found = clients.polled(consumer, 1)
+        assert len(found) <= 4
+        for each in found:
+            number = int(each.value())
+            kind = first_kinds[number % 4]
+            times[number, kind] += 1
+            count = 2 if times[number, kind] == 2 and kind == "RELEASE" else 1
+            assert each.deliveryCount().get() == count
+            again = times[number, kind] > 1
+            consumer.acknowledge(each, getattr(clients.kind, "ACCEPT" if again else kind))
+        assert all(times[each] <= wanted[each] for each in times)
+    assert clients.committed(consumer) == [False]
+    assert clients.poll(consumer) == []
+    consumer.close()
+    producer.close()
+
+
 def test_members_of_a_group_share_the_records(clients, topic):
     producer = clients.producer()
     consumers = [clients.consumer(topic, max_poll_records="50") for _ in range(2)]
