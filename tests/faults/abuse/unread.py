@@ -12,12 +12,12 @@ from sharemesh.v1 import admin_pb2, record_log_pb2
 from tests.faults.abuse.abused_cluster import MINE, NO_RIGHT, OTHER_RIGHT, Stage
 from tests.faults.abuse.kinds import abuse, flood
 
-QUESTIONS, FETCHES, CONNECTIONS = 150, 60, 4
+QUESTIONS, FETCHES, CONNECTIONS = 500, 60, 4
 NAMES = 10_000
-BATCH = 200_000
+BATCH = 100_000
 HELD_S = 5.0
-GROWTH_MAX = 220 << 20
-"""64 MiB of answers, twice in memory while they are made, and what reading takes (BND-33)."""
+GROWTH_MAX = 400 << 20
+"""64 MiB of answers, which are copied up to four times while they are made (BND-33)."""
 
 
 async def held(
@@ -59,7 +59,7 @@ async def records_that_are_not_read(stage: Stage, who: str) -> None:
     part = produced.partitions.add(topic_id=stage.topic_ids[MINE], partition=1)
     for _ in range(8):
         part.decoded_records.add(value=bytes(BATCH))
-    await flood(stage, who, "share-leader", m.PRODUCE, [produced] * 12, at_once=2)
+    await flood(stage, who, "share-leader", m.PRODUCE, [produced] * 24, at_once=2)
     request = record_log_pb2.FetchRequest(max_bytes=16 << 20)
     request.partitions.add(topic_name=MINE, partition=1, max_bytes=16 << 20)
     await held(stage, who, "share-leader", m.FETCH, [request] * FETCHES)
