@@ -78,6 +78,9 @@ def unusable(directory: Path, error: OSError) -> StartError:
     advice = "change its owner or set data_directory"
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         advice = "make room on that disk or set data_directory"
+    elif error.errno in {errno.EEXIST, errno.ENOTDIR}:
+        reason = "it is a file" if error.errno == errno.EEXIST else reason
+        advice = "set data_directory to a directory"
     return StartError(
         ExitCode.DIRECTORY_UNUSABLE,
         f"cannot write to the data directory {directory}: {reason}; {advice}",
