@@ -99,6 +99,15 @@ class SimNetwork:
             return True
         return self._cut_s.get(frozenset((one, other)), float("-inf")) >= since_s
 
+    def cuts(self, one: str) -> dict[str, float]:
+        """Return when what was under way between a process and each other was lost last."""
+        return {
+            other: cut_s
+            for pair, cut_s in self._cut_s.items()
+            if one in pair
+            for other in pair - {one}
+        }
+
     def lost(self, one: str, other: str) -> None:
         """Note that what was under way between two processes may be lost."""
         self._cut_s[frozenset((one, other))] = self.loop.time()

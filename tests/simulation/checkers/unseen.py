@@ -78,6 +78,7 @@ class UnseenChecker:
         self._heard_s: dict[tuple[Process, str], float] = {}
         self._lapsed: set[tuple[Process, str]] = set()
         self._told: dict[tuple[Process, TopicPartition, int], float] = {}  # when (HND-9)
+        self._cuts: dict[tuple[Process, TopicPartition, int], dict[str, float]] = {}  # until told
         self._sent_s: dict[tuple[TopicPartition, int], float] = {}  # last words of leaders (HND-4)
         self._told_late: set[tuple[Process, TopicPartition, int]] = set()
         self._refuses: set[tuple[TopicPartition, int]] = set()  # leaders that waited long enough
@@ -113,6 +114,7 @@ class UnseenChecker:
                     checker._told_late.add(told)
                     checker._counters["hand-overs heard of late"] += 1
                 checker._told.setdefault(told, checker._world.now_s)
+                checker._cuts.setdefault(told, checker._world.network.cuts(told[0].name))
 
         def end_hand_over(led):
             checker._refuses.add((led.partition, led.leader_epoch))
@@ -317,6 +319,12 @@ class UnseenChecker:
                 return True  # what it said before was refused, unapplied
             told_s = self._told.get(told)
             if told_s is not None:
+                cuts = self._cuts[told]
+                if any(
+                    cuts.get(each.name, float("-inf")) >= held.granted_s - ON_ITS_WAY_S
+                    for each in held.leaders_before
+                ):
+                    return True  # it went out on a stream that was lost, and another was told
                 leaders = (held.leader,)
                 if held.taken_s - told_s > FOLLOW_MS / 1_000 - LATE_S:
                     return True  # no leader was there while it looked for one (HND-11)
