@@ -27,6 +27,7 @@ from sharemesh.client.producer.delivery import (
     light_future,
 )
 from sharemesh.client.producer.engine import ProducerEngine, not_in_time
+from sharemesh.client.producer.left_unsent import warn_at_exit
 from sharemesh.client.producer.serializer import HeadersLike, check_topic
 
 
@@ -56,6 +57,7 @@ class Producer(ProducerBase):
         self._room = threading.Event()
         self._failing = threading.Lock()
         self._over: Exception | None = None  # set when nobody takes records over any more
+        warn_at_exit(self)
 
     def send(
         self,
@@ -160,6 +162,10 @@ class Producer(ProducerBase):
             raise TimeoutError(
                 f"not everything is confirmed within {timeout_ms} ms, and still tried: {why}"
             ) from None
+
+    def unsettled_bytes(self) -> int:
+        """Return the size of records whose outcome is not known; 0 once it is closed."""
+        return 0 if self._closed else self._queued_bytes - self._settled_bytes
 
     def partitions_for(self, topic: str) -> int:
         """Return the number of partitions of a topic."""
