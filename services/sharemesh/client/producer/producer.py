@@ -57,7 +57,7 @@ class Producer(ProducerBase):
         self._room = threading.Event()
         self._failing = threading.Lock()
         self._over: Exception | None = None  # set when nobody takes records over any more
-        warn_at_exit(self)
+        warn_at_exit(self, self._unsettled_bytes)
 
     def send(
         self,
@@ -162,10 +162,6 @@ class Producer(ProducerBase):
             raise TimeoutError(
                 f"not everything is confirmed within {timeout_ms} ms, and still tried: {why}"
             ) from None
-
-    def unsettled_bytes(self) -> int:
-        """Return the size of records whose outcome is not known; 0 once it is closed."""
-        return 0 if self._closed else self._queued_bytes - self._settled_bytes
 
     def partitions_for(self, topic: str) -> int:
         """Return the number of partitions of a topic."""
@@ -281,6 +277,10 @@ class Producer(ProducerBase):
             f"buffer.memory = {self._limit_bytes} bytes is full, and a callback cannot wait on the "
             "thread that makes room: send it from another thread"
         )
+
+    def _unsettled_bytes(self) -> int:
+        """Return the size of records whose outcome is not known; 0 once it is closed."""
+        return 0 if self._closed else self._queued_bytes - self._settled_bytes
 
     async def _flush(self) -> None:
         await self._started().flush()

@@ -52,7 +52,7 @@ def move_idle_start_offset(flight: InFlight) -> None:
 
 
 def _stands_still(flight: InFlight) -> bool:
-    """All in flight is done, and the span is as wide as its limit: nothing is read any more."""
+    """All in flight is done, and the span is as wide as its limit: nothing is read (OFF-25)."""
     is_idle = not (flight.locks.held_count or flight.delays.record_count)
     return is_idle and flight.room <= 0 and flight.first_available() is None
 
