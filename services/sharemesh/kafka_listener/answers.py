@@ -46,6 +46,7 @@ from sharemesh.kafka_listener.translation import (
     lone_batch,
     metadata,
     produce,
+    produced_parts,
     share_fetch,
     share_group,
     topic_partitions,
@@ -160,7 +161,7 @@ class KafkaAnswers:
                 return self._api_versions(version, frame)
             header, message = await self._long_work.done(
                 lambda: _read(key, version, frame),
-                is_long=len(frame) > BYTES_IN_LOOP and request is not ServedRequest.PRODUCE,
+                is_long=len(frame) > BYTES_IN_LOOP and _names_many(request, version, frame),
             )
         except MalformedMessageError as error:
             raise RefusedFrameError(
@@ -283,7 +284,9 @@ class KafkaAnswers:
             why = f"acks {message.acks}: use all"
             code = produce.INVALID_REQUIRED_ACKS
             return await self._written(asked, lambda: produce.refused(message, code, why))
-        request = produce.to_request(version, message)
+        request = await self._long_work.done(
+            lambda: produce.to_request(version, message), is_long=asked.is_long
+        )
         try:
             response = await self.handlers.call(methods.PRODUCE, request, asked.context)
         except CallFailedError as error:
@@ -424,6 +427,16 @@ def _read(key: int, version: int, frame: bytes) -> tuple[RequestHeader, KafkaMes
         if lone is not None:
             return header, lone
     return header, read_request(key, shape, body)
+
+
+def _names_many(request: ServedRequest, version: int, frame: bytes) -> bool:
+    """Return whether a long request has many parts: a Produce may be its records, most of it."""
+    if request is not ServedRequest.PRODUCE:
+        return True
+    whole = memoryview(frame)
+    flexible = has_flexible_header(request.key, request.shape(version))
+    body = whole[read_header(whole, flexible=flexible).size :]
+    return produced_parts.has_more_parts(version, body, PARTS_IN_LOOP)
 
 
 def _login_answer(asked: Asked, found: logins.LoginAnswer) -> Frame:
