@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -61,6 +63,20 @@ def test_a_client_that_could_never_hear_an_answer_is_refused():
     assert "forked while clients were open" in said
 
 
-def test_a_process_that_was_forked_while_no_client_was_open_may_make_clients():
-    with Producer(CONFIG):  # made, and not used yet
-        assert "0 refused" in said_in_a_fork(clients)
+PROGRAM = f"""
+import os
+from sharemesh.client import AdminClient, Producer
+
+with Producer({CONFIG!r}):  # made, and not used yet
+    child = os.fork()
+    if not child:
+        Producer({CONFIG!r})
+        AdminClient({{"bootstrap.servers": "127.0.0.1:1"}})
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
+
+def test_a_process_that_was_forked_while_no_client_was_used_may_make_clients():
+    """In a program of its own: other tests have left gRPC's threads in this one."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM], timeout=60, check=True)

@@ -192,7 +192,7 @@ async def test_delivery_timeout_fails_what_cannot_be_sent():
 async def test_a_full_buffer_blocks_and_then_refuses():
     cluster = MiniCluster()
     cluster.produce_errors = [6] * 10_000
-    async with producer_of(cluster, buffer_memory=200, max_block_ms=50) as producer:
+    async with producer_of(cluster, buffer_memory=200, max_block_ms=500) as producer:
         first = await producer.send("t", b"x" * 150)
         with pytest.raises(BufferExhaustedError):
             await producer.send("t", b"x" * 150)
