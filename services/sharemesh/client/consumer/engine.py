@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from sharemesh.client.config import INT32_MAX, ClientConfig
 from sharemesh.client.consumer.acknowledgement_sender import AcknowledgementSender
-from sharemesh.client.consumer.consume_stream import FetchLatency, LeaderSession, SessionEvents
+from sharemesh.client.consumer.consume_stream import LeaderSession, SessionEvents
 from sharemesh.client.consumer.deliveries import (
     AcknowledgementResult,
     Delivery,
     PartitionAcknowledgements,
 )
+from sharemesh.client.consumer.fetch_latency import FetchLatency
 from sharemesh.client.consumer.membership import MemberIdentity, Membership
 from sharemesh.client.consumer.share_sessions import ShareSessionPool
 from sharemesh.client.consumer.unseen_records import UnseenRecords
