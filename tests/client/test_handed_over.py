@@ -320,6 +320,33 @@ def test_what_waits_is_not_lost_by_what_is_said_again_hnd_11(session, clock):
     assert old.follows_until_ms(SOURCE, 3) == clock.now_ms() + FOLLOW_MS, "of the last one"
 
 
+def test_a_next_leader_that_had_no_locks_leads_to_the_one_after_it_hnd_11(session, clock):
+    old, following, third = session("a"), session("b"), session("c")
+    hands_over(old)
+    old.follow(SOURCE, following, 4)
+    following._take(ConsumeResponse())
+    assert not old.look_further(SOURCE, 4), "it leads"
+    assert not old.look_further(OTHER, 5)
+    clock._now_ms += 1_000
+    assert old.look_further(SOURCE, 5)
+    assert not old.look_further(SOURCE, 5), "it is looked for"
+    old.acknowledge([said(old, 0)])
+    assert unsent(following) == []
+    assert old.follows_until_ms(SOURCE, 3) == clock.now_ms() + FOLLOW_MS
+    following._open = False
+    assert old.is_open_for(SOURCE, 3), "a session with a leader of before is no session of theirs"
+    old.follow(SOURCE, third, 5)
+    assert unsent(third) == [[0]]
+
+
+def test_one_that_handed_locks_over_leads_on_itself_hnd_11(session):
+    old, following = session("a"), session("b")
+    hands_over(old)
+    old.follow(SOURCE, following, 4)
+    hands_over(following, 4)
+    assert not old.look_further(SOURCE, 5)
+
+
 class Leaders:
     """Metadata that names one leader."""
 
@@ -365,6 +392,32 @@ async def test_sessions_lead_to_the_next_leader_once_it_is_known_hnd_11(session,
     await clock.advance(FOLLOW_MS)
     assert pool._follow({}, clock.now_ms()) is None
     assert not old.is_handed_over(SOURCE, 3)
+
+
+async def test_sessions_lead_on_where_a_next_leader_is_followed_by_another_hnd_11(
+    session, heard, clock
+):
+    leaders = Leaders()
+    pool = ShareSessionPool(leaders, None, clock, ConsumeStart(), 1, heard.events())
+    pool._note_away = lambda *_, **__: None
+    old, following, third = session("a"), session("b"), session("c")
+    hands_over(old)
+    pool.handed_over(SOURCE, old)
+    pool._streams |= {"b": following, "c": third}
+    leaders.known = Leader("b", 4)
+    pool._follow({}, clock.now_ms())
+    pool.leader_known()
+    assert pool._work.is_set(), "a refusal may have told of another"
+    following.has_heard = True
+    leaders.known = Leader("c", 5)
+    pool._follow({}, clock.now_ms())
+    old.acknowledge([said(old, 0)])
+    assert (unsent(following), unsent(third)) == ([], [[0]])
+    following._open = False
+    pool._refresh_soon = lambda: None
+    pool.ended(following)
+    assert old.is_open_for(SOURCE, 3)
+    assert not pool._following
 
 
 async def test_what_is_said_after_a_slow_session_never_came_about_fails_hnd_11(

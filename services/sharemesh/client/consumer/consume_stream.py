@@ -175,6 +175,14 @@ class LeaderSession:
         to.expect(source)
         self._handed_over.lead(source, to, leader_epoch)
 
+    def look_further(self, source: TopicIdPartition, leader_epoch: int) -> bool:
+        """Return whether the leader of that epoch is the next one, and no longer who was (HND-11).
+
+        Then it is looked for as long as the first one was.
+        """
+        until_ms = self._clock.now_ms() + FOLLOW_MS
+        return self._handed_over.look_further(source, leader_epoch, until_ms)
+
     def expect(self, source: TopicIdPartition) -> None:
         """Know a partition of which locks live on here, consumed here or not."""
         self._names[source.topic_id] = source.topic

@@ -35,7 +35,7 @@ from sharemesh.domain.errors import Ends, ErrorCode, leader_moved, policy_of
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.network import REFUSALS
 from sharemesh.tasks import cancel_and_wait, wait_until_set
-from sharemesh.v1.common_pb2 import TopicPartitions
+from sharemesh.v1.common_pb2 import CurrentLeader, TopicPartitions
 from sharemesh.v1.share_leader_pb2 import ConsumeStart, ShareFetchPartition
 
 BUFFERED_DELIVERIES_MAX = 10_000
@@ -106,7 +106,7 @@ class ConsumerEngine:
                 delivered=self._delivered,
                 finished=self.acknowledgements.finished,
                 partition_failed=self._partition_failed,
-                leader_known=self.leaders.learn_leader,
+                leader_known=self._leader_known,
                 nodes_known=self.leaders.learn_nodes,
                 draining=self._draining,
                 handed_over=self._handed_over,
@@ -373,6 +373,10 @@ class ConsumerEngine:
         if self._storage_troubles.get(source) != message:
             self._storage_troubles[source] = message
             _log.warning("%s cannot be read now: %s", source, message)
+
+    def _leader_known(self, topic_id: bytes, partition: int, current: CurrentLeader) -> None:
+        self.leaders.learn_leader(topic_id, partition, current)
+        self._sessions.leader_known()
 
     def _draining(self, stream: LeaderSession, sources: Mapping[TopicIdPartition, str]) -> None:
         """Follow partitions to their next leader; records held here are acknowledged here."""

@@ -105,6 +105,21 @@ class HandedOver:
         if parked:
             to.acknowledge(parked, held_in=to_epoch)
 
+    def look_further(self, source: TopicIdPartition, leader_epoch: int, until_ms: int) -> bool:
+        """Return whether another leader is looked for, as one leads in that epoch (HND-11).
+
+        It is if the one that is known did not say that it handed locks over: it may have had none,
+        as nobody asked it for the share partition. What is said meanwhile waits.
+        """
+        followed = self._followed.get(source)
+        to = None if followed is None else followed.way()
+        if followed is None or to is None or leader_epoch <= followed.to_epoch:
+            return False
+        if to.is_handed_over(source, followed.to_epoch):
+            return False
+        followed.to, followed.until_ms = None, max(followed.until_ms, until_ms)
+        return True
+
     def give_up(self, source: TopicIdPartition) -> list[PartitionAcknowledgements]:
         """Forget a partition whose next leader was not found; return what waited for it."""
         return self._followed.pop(source).parked

@@ -196,6 +196,11 @@ class ShareSessionPool:
         self._followed.pop((stream, source), None)
         self._note_away(source, stream.node_id, refused=False)
 
+    def leader_known(self) -> None:
+        """A refusal named a leader: what was handed over may have moved on to it."""
+        if self._followed:
+            self._work.set()
+
     def refused(self, source: TopicIdPartition, node_id: str) -> None:
         """Find the leader of a partition that ``node_id`` does not, or cannot, serve.
 
@@ -280,6 +285,11 @@ class ShareSessionPool:
         """
         waits: list[int] = []
         for (stream, source), followed in list(self._followed.items()):
+            leader = self._leaders.leader(source.topic_id, source.partition)
+            if leader is not None and stream.look_further(source, leader.leader_epoch):
+                del self._followed[stream, source]
+                self._following[stream, source] = None
+                continue
             until_ms = stream.follows_until_ms(source, stream.handed_over_in(source))
             if followed.has_heard and until_ms <= now_ms:  # else what is said must hear of its end
                 del self._followed[stream, source]
