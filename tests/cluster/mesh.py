@@ -51,7 +51,7 @@ class Node(ClusterRecords):
             kind = ShardKind.GROUP
             self.elections = ShardElections(*common, kind=kind, host=self.shards, settings=patience)
         if Role.SHARE_LEADER in roles:
-            claiming = ClaimSettings(unanswered_max_ms=self.unanswered_max_ms, gives_on_early=True)
+            claiming = ClaimSettings(unanswered_max_ms=self.unanswered_max_ms)
             self.claims = PartitionClaims(*common, host=self.partitions, settings=claiming)
         if Role.CONTROLLER in roles:
             self.controller = PlacementController(*common)

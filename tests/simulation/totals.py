@@ -64,6 +64,7 @@ RARE: dict[str, tuple[str, ...]] = {
     "stored": ("tokens judged", "effects judged", "writes that a token refused"),
     "handed_over": (
         "locks that live on",
+        "reads that waited for a last write",
         "acknowledgements of before, after a hand-over",
         "fault leader_drained",
     ),

@@ -20,7 +20,6 @@ class ClaimSettings:
     leader_trouble_ms: int = 1_000  # more, if that leader says that it cannot lead it
     arrival_ms: int = 3_000  # a standby that has just started lets other leaders start too
     drain_ms: int = 5_000  # for holders to acknowledge when a partition moves away
-    gives_on_early: bool = False  # claims, while the last state writes are under way (HND-13)
     hand_over_ms: int = 1_000  # how long a drain waits for the controller to name new leaders
     departure_pace_ms: int = 250  # between two partitions that leave, less if they are many:
     departures_ms: int = 8_000  # from the first departure to the last, at most

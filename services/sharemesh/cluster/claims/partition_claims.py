@@ -178,12 +178,12 @@ class PartitionClaim(Leadership[HeldClaim]):
 
     async def _stop_host(self, held: HeldClaim, *, orderly: bool) -> None:
         """Let holders acknowledge if another is to lead; a lost session cuts that short."""
-        settings = self._policy.settings
-        drain_ms = settings.drain_ms
-        give_on = partial(self._store.give_on, held) if settings.gives_on_early else None
+        drain_ms = self._policy.settings.drain_ms
         if orderly and drain_ms and held.session.valid and not self._policy.deleted(self.partition):
             draining = asyncio.create_task(
-                self._host.stop_partition(self.partition, drain_ms=drain_ms, give_on=give_on)
+                self._host.stop_partition(
+                    self.partition, drain_ms=drain_ms, give_on=partial(self._store.give_on, held)
+                )
             )
             lost = asyncio.create_task(held.session.lost())
             try:
