@@ -100,3 +100,8 @@ def what_was_handed_over_once_is_away_for_ever(patch: Patches) -> None:
         return real(handed_over, acknowledgements, may_wait=may_wait, held_in=held_in or 1)
 
     patch.setattr(HandedOver, "take", take)
+
+
+def clients_stay_with_a_leader_that_had_no_locks(patch: Patches) -> None:
+    """What was handed over waits for a next leader that leads no more, and never read the state."""
+    patch.setattr(HandedOver, "look_further", lambda *_: False)
