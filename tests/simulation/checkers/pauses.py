@@ -4,6 +4,7 @@ from sharemesh.domain.ids import GroupId
 from sharemesh.domain.share_partition.effects import Effect, RecordsAcquired
 from sharemesh.domain.share_partition.events import Acknowledge, Acquire
 from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.domain.share_partition.readable_partition import ReadablePartition
 from tests.simulation.invariants import NO_EARLY_REDELIVERY
 from tests.simulation.patching import Patches
 from tests.simulation.world import World
@@ -33,14 +34,14 @@ class PauseChecker:
             return effects
 
         patches.setattr(SharePartition, "step", step)
-        asked = SharePartition.can_acquire
+        asked = ReadablePartition.can_acquire
 
         def can_acquire(machine):
             # A leader that knows of the pause asks this first, and its machine no more.
             checker._counters["fetches in a pause"] += machine.config.paused
             return asked(machine)
 
-        patches.setattr(SharePartition, "can_acquire", can_acquire)
+        patches.setattr(ReadablePartition, "can_acquire", can_acquire)
 
     def paused(self, group: str) -> None:
         """A pause of a group was confirmed."""

@@ -1,6 +1,6 @@
 """Bugs of pauses: what goes out nevertheless, what stands still, and what nobody is told."""
 
-from sharemesh.domain.share_partition import machine
+from sharemesh.domain.share_partition import machine, readable_partition
 from sharemesh.domain.share_partition.events import Lifecycle
 from sharemesh.share_leader.requests import reasons
 from tests.simulation.patching import Patches
@@ -13,10 +13,11 @@ def paused_groups_are_served(patch: Patches) -> None:
         return [machine.acquire(partition._flight, event, now_ms)]
 
     def can_acquire(partition):
-        return partition._state is Lifecycle.ACTIVE and machine.can_acquire(partition._flight)
+        is_active = partition._state is Lifecycle.ACTIVE
+        return is_active and readable_partition.can_acquire(partition._flight)
 
     patch.setattr(machine.SharePartition, "_acquire", acquire)
-    patch.setattr(machine.SharePartition, "can_acquire", can_acquire)
+    patch.setattr(readable_partition.ReadablePartition, "can_acquire", can_acquire)
 
 
 def pauses_are_heard_at_a_start_only(patch: Patches) -> None:
