@@ -52,9 +52,12 @@ def move_idle_start_offset(flight: InFlight) -> None:
 
 
 def _stands_still(flight: InFlight) -> bool:
-    """All in flight is done, and the span is as wide as its limit: nothing is read (OFF-25)."""
+    """All in flight is done, the span as wide as its limit, no hole is left to read (OFF-25)."""
     is_idle = not (flight.locks.held_count or flight.delays.record_count)
-    return is_idle and flight.room <= 0 and flight.first_available() is None
+    if not is_idle or flight.room > 0 or flight.first_available() is not None:
+        return False
+    window = flight.active_window
+    return window is None or first_hole(flight, window) is None
 
 
 def _narrow(flight: InFlight, window: GapWindow) -> None:
