@@ -28,6 +28,7 @@ from sharemesh.domain.share_partition.events import (
     LogBatch,
     LogHole,
     LogStartMoved,
+    NothingAcquired,
     StartOffsetResolved,
     StateRead,
     StateWritten,
@@ -70,6 +71,8 @@ def test_what_nobody_waits_for_changes_nothing(machine):
         StateRead(ErrorCode.NONE, state_epoch=1, start_offset=5),
         StartOffsetResolved(5),
         LogStartMoved(5),
+        LogHole(0, 4),
+        NothingAcquired(),
     ):
         assert not step(machine, event)
     (effect,) = step(machine, Initialize())
