@@ -10,10 +10,7 @@ import pytest
 from sharemesh.client import AdminClient, Producer, ShareConsumer
 from sharemesh.client.errors import ConnectionFailedError, IllegalStateError
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here"),
-    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 CONFIG = {"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 100}
 
