@@ -17,8 +17,8 @@ from sharemesh.v1 import record_log_pb2, share_leader_pb2
 from sharemesh.v1.common_pb2 import DecodedRecord
 from tests.called_functions import calls_of
 from tests.listed_quotas import ListedQuotas
+from tests.share_leader.drained import draining, echoed, held
 from tests.share_leader.test_consume import acknowledge, deliveries, results
-from tests.share_leader.test_hand_over import draining, echoed, held
 from tests.share_leader.world import FOO, ack, acknowledged, acquired, parts, topics, until, world
 
 P0 = TopicPartition(FOO, 0)

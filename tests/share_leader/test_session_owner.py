@@ -4,8 +4,8 @@ from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.v1 import share_leader_pb2 as pb
+from tests.share_leader.drained import ACQUIRED, STATE, draining, echoed, held
 from tests.share_leader.test_consume import acknowledge, results, state
-from tests.share_leader.test_hand_over import ACQUIRED, STATE, draining, echoed, held
 from tests.share_leader.world import FOO, ack, acquired, parts, until, world
 
 FOO0 = TopicPartition(FOO, 0)
