@@ -14,7 +14,8 @@ from sharemesh.client import ConsumerRecord, connect
 def handle(record: ConsumerRecord) -> None:
     """Take a while."""
     time.sleep(0.2)
-    print("done", f"{record.topic_id_partition}@{record.offset}", flush=True)
+    line = f"done {record.topic_id_partition}@{record.offset}\n"
+    print(line, end="", flush=True)  # in one write, as two handlers work at a time
 
 
 def main(bootstrap: str, topic: str, group: str) -> None:

@@ -31,6 +31,11 @@ class Shop:
             raise ValueError("no id")
 
 
+def say(what: str) -> None:
+    """Print a line in one write, as handlers work in several threads."""
+    print(f"{what}\n", end="", flush=True)
+
+
 def main(bootstrap: str, topic: str, group: str, records: int | None) -> None:
     """Handle records, and stop after so many if that is given."""
     cluster = connect(bootstrap)
@@ -44,7 +49,7 @@ def main(bootstrap: str, topic: str, group: str, records: int | None) -> None:
         breaker=BreakerPolicy(counts=(OSError,)),
         records_per_second=1_000,
         deadline_ms=10_000,
-        on_failure=lambda _, error: print("failed:", error, flush=True),
+        on_failure=lambda _, error: say(f"failed: {error}"),
     )
     with cluster.share_consumer(group, [topic]) as consumer:
 
@@ -60,7 +65,7 @@ def main(bootstrap: str, topic: str, group: str, records: int | None) -> None:
         def finished(what: str) -> None:
             with lock:
                 done[0] += 1
-                print(what, flush=True)
+                say(what)
                 if done[0] == records:
                     consumer.stop()
 
