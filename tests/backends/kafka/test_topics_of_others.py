@@ -11,11 +11,15 @@ from sharemesh.codec.batch_frame import TRANSACTIONAL
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.domain.share_partition.events import AcquireMode
+from sharemesh.ports.brokers import BrokerRefusedError
 from tests.aborted import aborted_in
 from tests.backends.kafka.real_topics import real_topics
 from tests.backends.kafka.record_log_world import all_read, batch, until, values_of
 from tests.share_leader.test_compacted_topics import consume
 from tests.share_leader.world import world
+
+EPOCH_MOVED = {6, 74, 75}
+"""NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -180,8 +184,17 @@ async def test_a_group_that_wants_one_record_at_a_time_passes_a_hole_of_compacti
 
 
 async def first_batch(topics, where, offset):
-    """Return the first batch from an offset on, as the broker has it now."""
-    fetched = await topics.brokers.fetch(where, offset, max_bytes=1)
+    """Return the first batch from an offset on, as the broker has it now.
+
+    A broker that is starved is fenced, and leads under a higher epoch when it comes back.
+    """
+    while True:
+        try:
+            fetched = await topics.brokers.fetch(where, offset, max_bytes=1)
+            break
+        except BrokerRefusedError as error:
+            if error.code not in EPOCH_MOVED:
+                raise
     part, problem = whole_batches(fetched.records, offset)
     assert not problem
     return part.frames[0]

@@ -90,7 +90,8 @@ class MemoryBrokers:
         self._cluster = cluster
         self.cut_off = False
         self.cut_from: dict[int, None] = {}
-        self._links: dict[tuple[int, BrokerLane, BrokerPartition | None], BrokerLink] = {}
+        self._links: dict[tuple[int, BrokerLane, BrokerPartition | int | None], BrokerLink] = {}
+        self._watches = 0
         self._leaders: dict[tuple[TopicId, str, int], tuple[int, int]] = {}
         self._newest: dict[tuple[TopicId, str, int], int] = {}
         self._asked = 0
@@ -146,7 +147,8 @@ class MemoryBrokers:
 
     def watch(self) -> BrokerWatch:
         """Return a new watch over no partition."""
-        return MemoryWatch(self, self._cluster.schedule)
+        self._watches += 1
+        return MemoryWatch(self._watches, self, self._cluster.schedule)
 
     async def list_offset(
         self,
@@ -256,13 +258,16 @@ class MemoryBrokers:
         *,
         wait_ms: int = 0,
         is_write: bool = False,
-        partition: BrokerPartition | None = None,
+        share: BrokerPartition | int | None = None,
     ) -> None:
-        """Send a request on its lane; the outcome is the answer or an error."""
+        """Send a request on its lane, ``share`` tells lanes of one kind apart.
+
+        The outcome is the answer or an error.
+        """
         if self._closed:
             outcome(BrokerUnreachableError("this client is closed"))
             return
-        place = (broker_id, lane, partition if lane is BrokerLane.SHARD else None)
+        place = (broker_id, lane, share)
         link = self._links.get(place)
         if link is None or not link.is_open:
             cluster = self._cluster
@@ -292,7 +297,8 @@ class MemoryBrokers:
         def ask(outcome: Outcome) -> None:
             self.send(
                 broker_id, lane, request, outcome,
-                wait_ms=wait_ms, is_write=is_write, partition=partition,
+                wait_ms=wait_ms, is_write=is_write,
+                share=partition if lane is BrokerLane.SHARD else None,
             )  # fmt: skip
 
         try:

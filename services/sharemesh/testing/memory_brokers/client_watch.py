@@ -55,8 +55,9 @@ class WatchClient(Protocol):
         outcome: Outcome,
         *,
         wait_ms: int = 0,
+        share: int | None = None,
     ) -> None:
-        """Send a request on its lane."""
+        """Send a request on its lane; each watch has connections of its own."""
         ...
 
 
@@ -89,7 +90,9 @@ class _Session:
 class MemoryWatch:
     """Fills ``ports.brokers.BrokerWatch``."""
 
-    def __init__(self, client: WatchClient, schedule: Schedule) -> None:
+    def __init__(self, number: int, client: WatchClient, schedule: Schedule) -> None:
+        """``number`` tells the watches of a client apart."""
+        self._number = number
         self._client = client
         self._schedule = schedule
         self._wanted: dict[BrokerPartition, WatchedPartition] = {}
@@ -129,7 +132,9 @@ class MemoryWatch:
         for broker_id, session in self._sessions.items():
             if session.session_id != NO_SESSION:
                 request = end_session(session.session_id)
-                self._client.send(broker_id, BrokerLane.WATCH, request, lambda _: None)
+                self._client.send(
+                    broker_id, BrokerLane.WATCH, request, lambda _: None, share=self._number
+                )
         self._wake()
 
     # ---- inside -----------------------------------------------------------------------------
@@ -159,6 +164,7 @@ class MemoryWatch:
                 request,
                 partial(self._outcome, broker_id, session, list(entries)),
                 wait_ms=left_ms,
+                share=self._number,
             )
 
     def _entry(self, wanted: WatchedPartition) -> tuple[int, SessionEntry] | None:

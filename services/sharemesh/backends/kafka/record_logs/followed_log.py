@@ -134,6 +134,7 @@ class FollowedLog:
         self._is_told_losses = True  # by the ends of epochs, when they were last compared
         self._checking: asyncio.Task[None] | None = None
         self._hot_until_ms = -1
+        self._active_until_ms = access.clock.now_ms() + access.bounds.hot_ms
         self._tail = found.high_watermark
         self._bytes_seen = 0
         self._offsets_seen = 0
@@ -204,28 +205,41 @@ class FollowedLog:
         if now_ms >= self._hot_until_ms:
             self._tail = self.ends.newest_end
         self._hot_until_ms = now_ms + self._bounds.hot_ms
+        self._active_until_ms = self._hot_until_ms
 
-    def wanted(self) -> WatchedPartition:
-        """Return what the watch asks for: records behind the end, or hardly more than news."""
-        if self._clock.now_ms() < self._hot_until_ms:
-            offset, max_bytes = self._tail, self._bounds.fetch_bytes_min
-        else:
-            offset, max_bytes = self.ends.newest_end, 1
-        offset = max(offset, self.ends.log_start_offset)
-        return WatchedPartition(self.where, offset, max_bytes, self.kafka_epoch)
+    def is_active(self, now_ms: int) -> bool:
+        """Return whether it was opened, read at its end, or told of lately (KRL-2)."""
+        return now_ms < self._active_until_ms
+
+    def wanted(self, now_ms: int) -> WatchedPartition:
+        """Return what a watch asks for: records behind the end while it is hot, else its news."""
+        if now_ms >= self._hot_until_ms:
+            return self.news()
+        return self._watched(self._tail, self._bounds.fetch_bytes_min)
+
+    def news(self) -> WatchedPartition:
+        """Return what asks for hardly more than the ends."""
+        return self._watched(self.ends.newest_end, 1)
+
+    def _watched(self, offset: int, max_bytes: int) -> WatchedPartition:
+        start = self.ends.log_start_offset
+        return WatchedPartition(self.where, max(offset, start), max_bytes, self.kafka_epoch)
 
     def heard(self, answer: WatchAnswer) -> bool:
         """Take in an answer of the watch; return whether somebody waits for what it brought.
 
         It may answer an older question than the last one: what it holds, only it says.
         """
+        now_ms = self._clock.now_ms()
         if answer.fetched is None:
+            self._active_until_ms = now_ms + self._bounds.hot_ms
             self.failed_with(answer.error)
             return False
-        is_hot = self._clock.now_ms() < self._hot_until_ms
         part = self.took(answer.fetched, None)
         if part is None or not part.frames:
             return False
+        is_hot = now_ms < self._hot_until_ms
+        self._active_until_ms = now_ms + self._bounds.hot_ms
         self._tail = max(self._tail, part.end_offset)
         return is_hot
 

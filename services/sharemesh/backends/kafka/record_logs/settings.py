@@ -12,9 +12,10 @@ class TopicLogBounds:
     Attributes:
         cache_bytes_max: Records of all partitions that stay in memory (KRL-5).
         fetch_bytes_min: A fetch asks for at least so much, and keeps the rest (KRL-5).
-        watch_wait_ms: A poll of the watch waits so long for news.
+        watch_wait_ms: A poll of active partitions waits so long for news (KRL-2).
+        idle_wait_ms: A poll of idle partitions waits so long for news (KRL-2).
         watch_pause_ms: Pause after an answer that nobody waited for (KRL-2).
-        hot_ms: A partition whose end was read stays hot for so long (KRL-2).
+        hot_ms: A partition whose end was read stays hot, and active, for so long (KRL-2).
         open_wait_ms: A partition opens within this time or not at all (KRL-4).
         read_wait_ms: A read that gets no records returns without them after this time (KRL-11).
         retry_first_ms: First wait after a refusal; doubled after each further one.
@@ -27,6 +28,7 @@ class TopicLogBounds:
     cache_bytes_max: int = 64 * MIB
     fetch_bytes_min: int = 1 * MIB
     watch_wait_ms: int = 500
+    idle_wait_ms: int = 2_000
     watch_pause_ms: int = 20
     hot_ms: int = 10_000
     open_wait_ms: int = 5_000
