@@ -57,7 +57,7 @@ class LogWatch:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _WatchedLog:
     """What is asked of a log, after how many comparisons of its epoch, and since when."""
 
     wanted: WatchedPartition
@@ -82,7 +82,7 @@ class _Poller:
         self._logs = logs
         self._wait_ms = wait_ms
         self._polls_active = polls_active
-        self._asked: dict[BrokerPartition, _Asked] = {}
+        self._asked: dict[BrokerPartition, _WatchedLog] = {}
 
     def forget(self, where: BrokerPartition) -> None:
         """Take no answer about a log any more."""
@@ -118,7 +118,7 @@ class _Poller:
 
     def _ask(self, other: "_Poller", now_ms: int) -> bool:
         """Bring up to date what is asked of each log; return whether anything changed."""
-        asked: dict[BrokerPartition, _Asked] = {}
+        asked: dict[BrokerPartition, _WatchedLog] = {}
         changed = False
         for where, log in self._logs.items():
             before = self._asked.get(where)
@@ -129,10 +129,10 @@ class _Poller:
             wanted = log.wanted(now_ms) if self._polls_active else log.news()
             if before is None:
                 changed = True
-                before = _Asked(wanted, log.checks, now_ms)
+                before = _WatchedLog(wanted, log.checks, now_ms)
             elif before.wanted != wanted or before.checks != log.checks:
                 changed = True
-                before = _Asked(wanted, log.checks, before.since_ms)
+                before = _WatchedLog(wanted, log.checks, before.since_ms)
             asked[where] = before
         changed = changed or len(asked) != len(self._asked)
         self._asked = asked
