@@ -31,8 +31,12 @@ class LeaderSettings:
     max_fetch_bytes: int = 55 * MIB
     """``fetch.max.bytes`` (spec REQ-12)."""
 
-    max_response_bytes: int = 16 * MIB
-    """Records in one response or stream message, unless a single batch is larger."""
+    max_response_bytes: int = 1 * MIB
+    """Records in one response or stream message, unless a single batch is larger (spec FET-3).
+
+    It bounds how long the event loop writes one answer: with 16 MiB, readers of large answers moved the
+    p99 of others to 0.3 s.
+    """
 
     read_ahead_bytes: int = 64 * KIB
     """Read so much beyond the estimate from the index, so that the last batch wanted is whole."""
