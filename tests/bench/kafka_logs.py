@@ -58,6 +58,8 @@ CALLERS, CALLS = 64, 20
 LOAD_UPDATES = 100_000
 TAKE_OVERS = 20
 IDLE_PARTITIONS, IDLE_S = 1_000, 10.0
+IDLE_AFTER_S = 17.0
+"""A partition is polled seldom 10 s after it was opened, and some polls later (KRL-2)."""
 FETCH_VERSION = 17
 NOT_YET = {3, 5, 6, 75, 100}
 
@@ -415,7 +417,7 @@ async def _idle(bootstrap, pid, count):
         opened = [
             await logs.open(TopicPartition(where.topic_id, number), 1) for number in range(count)
         ]
-        await asyncio.sleep(3)
+        await asyncio.sleep(IDLE_AFTER_S)
         began, mine, theirs = time.perf_counter(), time.process_time(), processor_s(pid)
         await asyncio.sleep(IDLE_S)
         took = time.perf_counter() - began
@@ -425,12 +427,18 @@ async def _idle(bootstrap, pid, count):
 
 
 def idle(bootstrap, runner, pid):
-    """A leader that leads 1,000 partitions of which none gets a record."""
-    mine, theirs = runner.run(_idle(bootstrap, pid, IDLE_PARTITIONS))
-    none, _ = runner.run(_idle(bootstrap, pid, 1))
+    """A leader that leads 1,000 partitions of which none gets a record, beside one that leads one.
+
+    A broker that nobody uses takes more than the floor for itself: what the partitions add counts.
+    """
+    before, mine, after = (
+        runner.run(_idle(bootstrap, pid, count)) for count in (1, IDLE_PARTITIONS, 1)
+    )
+    none, alone = (statistics.mean(pair) for pair in zip(before, after, strict=True))
+    added = max(0.0, mine[1] - alone)
     return [
-        Figure("kafka.idle.leader", mine, "cores", none, floor=0.03, at_most=True),
-        Figure("kafka.idle.broker", theirs, "cores", floor=0.03, at_most=True),
+        Figure("kafka.idle.leader", mine[0], "cores", none, floor=0.03, at_most=True),
+        Figure("kafka.idle.broker_added", added, "cores", alone, floor=0.03, at_most=True),
     ]
 
 
