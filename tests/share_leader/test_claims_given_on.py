@@ -2,6 +2,7 @@
 
 import asyncio
 
+from sharemesh.share_leader.settings import LeaderSettings
 from sharemesh.v1 import share_leader_pb2 as pb
 from tests.share_leader.drained import (
     DRAIN_MS,
@@ -84,7 +85,7 @@ async def test_the_claim_follows_later_if_a_state_is_not_read_hnd_13():
         stopping = asyncio.create_task(
             w.service.stop_partition(P0, drain_ms=DRAIN_MS, give_on=given)
         )
-        await w.clock.advance(1_000)
+        await w.clock.advance(LeaderSettings().hand_over_ms)
         await w.clock.settle()
         w.keeper.open.set()
         await stopping

@@ -30,7 +30,7 @@ class ShareCoordinatorSettings:
     """state.log.spark.grace.ms: a generation not renewed for this long no longer stops pruning."""
     metadata_wait_ms: int = 200
     """How long a request waits for a topic that is not in this node's cluster view yet."""
-    hand_over_wait_ms: int = 1_000
+    hand_over_wait_ms: int = 3_000
     """How long a read waits for the last write of the leader before (HND-13), and a shard that is
     given up in order for those who read the locks that it keeps (HND-14)."""
     keys_per_decision: int = 100

@@ -135,7 +135,7 @@ class LeaderSettings:
     retention_check_interval_ms: int = 300_000
     """``log.retention.check.interval.ms``."""
 
-    hand_over_ms: int = 1_000
+    hand_over_ms: int = 3_000
     """How long a drain takes to hand locks over; then those that are left lapse (HND-5)."""
 
     drain_write_ms: int = 5_000
