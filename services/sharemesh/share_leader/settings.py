@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sharemesh.share_leader.places import SharedPlaces
+
 KIB = 1024
 MIB = 1024 * 1024
 
@@ -34,8 +36,8 @@ class LeaderSettings:
     max_response_bytes: int = 1 * MIB
     """Records in one response or stream message, unless a single batch is larger (spec FET-3).
 
-    It bounds how long the event loop writes one answer: with 16 MiB, readers of large answers moved the
-    p99 of others to 0.3 s.
+    It bounds how long the event loop writes one answer: with 16 MiB, readers of large answers moved
+    the p99 of others to 0.3 s.
     """
 
     read_ahead_bytes: int = 64 * KIB
@@ -140,3 +142,13 @@ class LeaderSettings:
 
     drain_write_ms: int = 5_000
     """How long a drain waits for writes that are under way."""
+
+    @property
+    def callers_have_names(self) -> bool:
+        """Whether there is more than one principal, so that each has a part of what is bounded."""
+        return self.max_principal_unsent_bytes < self.max_unsent_bytes
+
+    def places(self, of_all: int) -> SharedPlaces:
+        """Return places of which one principal has half, or all if there is but one."""
+        part = of_all // 2 if self.callers_have_names else of_all
+        return SharedPlaces(of_all, part)

@@ -19,18 +19,33 @@ _OPEN = frozenset({Reason.BELOW_START_OFFSET, Reason.ARCHIVED})
 """Answers from memory that the durable state may know more of."""
 
 
-async def durable_record(
-    environment: LeaderEnvironment, key: SharePartitionKey, offset: int
-) -> RecordHistoryResult:
-    """Ask the share coordinator; a missing answer is returned as an error, not raised."""
-    limit_ms = environment.settings.explain_state_ms
-    try:
-        async with asyncio.timeout(limit_ms / 1_000):
-            return await environment.persister.read_history(key, offset)
-    except TimeoutError:
-        return RecordHistoryResult(
-            ErrorCode.REQUEST_TIMED_OUT, f"the share coordinator did not answer in {limit_ms} ms"
-        )
+SEARCHES_AT_ONCE = 4
+"""Searches that a leader asks share coordinators for at the same time; of one principal half of
+them, so that its questions do not take all places of a coordinator (EXP-11)."""
+
+
+class DurableRecords:
+    """Asks share coordinators what became of records, a few questions at a time."""
+
+    def __init__(self, environment: LeaderEnvironment) -> None:
+        self._environment = environment
+        self._places = environment.settings.places(SEARCHES_AT_ONCE)
+
+    async def find(
+        self, principal: str, key: SharePartitionKey, offset: int
+    ) -> RecordHistoryResult:
+        """Ask in turn; a missing answer is returned as an error, not raised."""
+        limit_ms = self._environment.settings.explain_state_ms
+        asked = False
+        try:
+            async with asyncio.timeout(limit_ms / 1_000), self._places.place(principal):
+                asked = True
+                return await self._environment.persister.read_history(key, offset)
+        except TimeoutError:
+            why = f"the share coordinator did not answer in {limit_ms} ms"
+            if not asked:
+                why = f"other searches took longer than {limit_ms} ms; ask for fewer at once"
+            return RecordHistoryResult(ErrorCode.REQUEST_TIMED_OUT, why)
 
 
 def refined(reason: Reason, durable: RecordHistoryResult, offset: int) -> Reason:

@@ -17,8 +17,8 @@ from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPar
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from sharemesh.share_leader.requests.access import LeaderAccess
 from sharemesh.share_leader.requests.durable_record import (
+    DurableRecords,
     describe,
-    durable_record,
     in_words,
     left_of,
     refined,
@@ -51,6 +51,7 @@ class Explain:
         pacing: LeaderPacing,
     ) -> None:
         self._environment = environment
+        self._durable_records = DurableRecords(environment)
         self._partitions = partitions
         self._access = access
         self._sessions = sessions
@@ -62,7 +63,7 @@ class Explain:
         """Answer one request; errors are in the body."""
         try:
             led = self._led(request, context.principal)
-            durable = await self._durable(led, request)
+            durable = await self._durable(led, request, context.principal)
             await led.looks.look()
             self._check_still(led, request, context.principal)
         except RefusedError as refused:
@@ -147,14 +148,14 @@ class Explain:
         return self._access.topic_named(principal, request.topic_name, Operation.DESCRIBE)
 
     async def _durable(
-        self, led: LedPartition, request: pb.ExplainRequest
+        self, led: LedPartition, request: pb.ExplainRequest, principal: str
     ) -> RecordHistoryResult | None:
         """Return what is durable of a record; nothing can be of one that was not produced."""
         if request.offset >= led.log.high_watermark:
             return None
         where = led.partition
         key = SharePartitionKey(GroupId(request.group_id), where.topic_id, where.partition)
-        return await durable_record(self._environment, key, request.offset)
+        return await self._durable_records.find(principal, key, request.offset)
 
     def _refined(
         self,

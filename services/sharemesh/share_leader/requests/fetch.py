@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from weakref import WeakValueDictionary
 
 from sharemesh.authorization.slices import Slices
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -21,10 +20,8 @@ from sharemesh.timers import TimerHandle
 from sharemesh.v1 import record_log_pb2 as pb
 
 _READING_AT_ONCE = 16
-"""Requests of a process that read at the same time: each may get ``max_response_bytes``."""
-
-_READING_OF_PRINCIPAL = 8
-"""Of one principal, where callers have names: its others do not stand in everybody's way."""
+"""Requests of a process that read at the same time: each may get ``max_response_bytes``. Half of
+them of one principal: its others do not stand in everybody's way."""
 
 _READS_OF_A_REQUEST = 8
 """Partitions that one request reads at the same time."""
@@ -46,8 +43,7 @@ class Fetch:
         self._partitions = partitions
         self._access = access
         self._pacing = pacing
-        self._reading = asyncio.Semaphore(_READING_AT_ONCE)
-        self._reading_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._reading = environment.settings.places(_READING_AT_ONCE)
         self._waiting = self._waiting_for = 0  # requests, and partitions that they name
 
     async def __call__(self, request: pb.FetchRequest, context: CallContext) -> pb.FetchResponse:
@@ -143,16 +139,6 @@ class Fetch:
     def _most_bytes(self, request: pb.FetchRequest) -> int:
         return min(max(1, request.max_bytes), self._environment.settings.max_response_bytes)
 
-    def _own_turn(self, principal: str) -> asyncio.Semaphore:
-        """Return what lets a few requests of a principal read; kept as long as one does."""
-        turn = self._reading_of.get(principal)
-        if turn is None:
-            settings = self._environment.settings
-            is_alone = settings.max_principal_unsent_bytes >= settings.max_unsent_bytes
-            most = _READING_AT_ONCE if is_alone else _READING_OF_PRINCIPAL
-            turn = self._reading_of[principal] = asyncio.Semaphore(most)
-        return turn
-
     async def _room(self, context: CallContext, deadline_ms: int) -> None:
         """Wait a while for room in what the principal's answers may take (BND-33)."""
         if context.answer is not None:
@@ -165,7 +151,7 @@ class Fetch:
     ) -> None:
         """Read what fits and has room, as far as the principal's quota lets (FET-6, BND-33)."""
         principal, answer = context.principal, context.answer
-        async with self._own_turn(principal), self._reading:
+        async with self._reading.place(principal):
             set_aside = most if answer is None else answer.take(most)
             if not set_aside:
                 return

@@ -1,0 +1,74 @@
+"""Places for dear work: bounded for all and for one principal, given in turn (EXP-11)."""
+
+import asyncio
+
+import pytest
+
+from sharemesh.share_leader.places import SharedPlaces
+
+
+async def turns(count=10):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def taken(places, principal, done):
+    await places.take(principal)
+    done.append(principal)
+
+
+async def test_one_principal_has_its_part_and_others_have_what_is_left():
+    places, done = SharedPlaces(3, 2), []
+    tasks = [asyncio.create_task(taken(places, who, done)) for who in "aaabb"]
+    await turns()
+    assert done == ["a", "a", "b"]
+    places.give_back("b")
+    await turns()
+    assert done == ["a", "a", "b", "b"], "the place is not for one that has its part"
+    places.give_back("a")
+    await asyncio.gather(*tasks)
+    assert (done[-1], places.taken) == ("a", 3)
+
+
+async def test_a_free_place_goes_round_the_principals_however_many_pieces_one_has():
+    places, done = SharedPlaces(1, 1), []
+    await places.take("x")
+    tasks = [asyncio.create_task(taken(places, who, done)) for who in "aaaabc"]
+    await turns()
+    for who in "xabca":
+        places.give_back(who)
+        await turns()
+    assert done == ["a", "b", "c", "a", "a"]
+    places.give_back("a")
+    await asyncio.gather(*tasks)
+    places.give_back("a")
+    assert places.taken == 0
+
+
+async def test_a_place_goes_past_one_that_was_given_up_in_the_same_turn_of_the_loop():
+    places, done = SharedPlaces(1, 1), []
+    await places.take("x")
+    gone, next_one = (asyncio.create_task(taken(places, who, done)) for who in "aa")
+    await turns()
+    gone.cancel()
+    places.give_back("x")
+    await next_one
+    assert (done, places.taken) == (["a"], 1)
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+async def test_a_wait_that_is_given_up_takes_no_place(is_given):
+    places, done = SharedPlaces(1, 1), []
+    await places.take("x")
+    task = asyncio.create_task(taken(places, "a", done))
+    await turns()
+    if is_given:
+        places.give_back("x")  # in the same turn of the loop
+    task.cancel()
+    await turns()
+    assert task.cancelled()
+    if not is_given:
+        places.give_back("x")
+    async with places.place("b"):
+        assert places.taken == 1
+    assert (places.taken, done) == (0, [])
