@@ -35,6 +35,20 @@ async def wait_until_set(event: asyncio.Event, timeout_ms: int | None) -> None:
             await event.wait()
 
 
+async def to_its_end(work: Coroutine[Any, Any, Result]) -> Result:
+    """Return what ``work`` returns; who is cancelled meanwhile waits for its end first.
+
+    For jobs of threads, which nobody can stop: what is held for one is held until it is over.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with contextlib.suppress(Exception):
+            await task
+        raise
+
+
 async def first_done(*waits: "Coroutine[Any, Any, Any] | asyncio.Future[Any]") -> None:
     """Return when one is done; coroutines are then cancelled, tasks and futures continue."""
     own = [asyncio.create_task(each) for each in waits if not isinstance(each, asyncio.Future)]

@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+from contextlib import nullcontext
 from pathlib import Path
 
 from sharemesh.backends.embedded.data_directory import open_data_directory
@@ -45,7 +46,7 @@ async def test_record_logs_are_read_and_continued():
             values += [record.value for record in decode_records(result.records)]
     assert values == [b"1-3", b"2-0", b"2-1", b"2-2", b"2-3"]
     assert await aborted_in(log, 5) == [(9, 5)]
-    assert await log.offset_for_timestamp(1003) == (3, 1003)
+    assert await log.offset_for_timestamp(1003, nullcontext) == (3, 1003)
     await log.append_txn_marker(9, 2, commit=True)
     assert log.high_watermark == 11
     await log.close()

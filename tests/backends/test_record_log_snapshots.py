@@ -1,6 +1,7 @@
 """Snapshots of record logs: producers survive retention, and a start reads little."""
 
 import random
+from contextlib import nullcontext
 
 import pytest
 
@@ -233,9 +234,12 @@ async def test_a_time_is_found_by_the_index_over_restarts_without_reading_segmen
     await log.scrub.close()
     for number in (0, 1, 2_499, 4_999):
         disk.forget()
-        assert await log.offset_for_timestamp(1_000 + number) == (2 * number, 1_000 + number)
+        assert await log.offset_for_timestamp(1_000 + number, nullcontext) == (
+            2 * number,
+            1_000 + number,
+        )
         assert disk.read_bytes["log"] <= 256 * 1024  # one window; the log has 10 MiB
     disk.forget()
-    assert await log.offset_for_timestamp(10_000) is None
+    assert await log.offset_for_timestamp(10_000, nullcontext) is None
     assert disk.read_bytes["log"] == 0
     await log.close()

@@ -9,7 +9,8 @@ import pytest
 
 from sharemesh.codec.batch_frame import CRC_START, HEADER_BYTES, place_frame
 from sharemesh.codec.decoded_records import decode_records
-from sharemesh.codec.plain_batch import TooLargeError, plain_batch
+from sharemesh.codec.guarded_records import RECORD_HEADERS_MAX, guarded_records
+from sharemesh.codec.plain_batch import TooLargeError, opened_batch, plain_batch
 from sharemesh.codec.record_set import COMPRESSION, RecordSetError, build_batch
 from sharemesh.codec.record_set import decode_records as decode_plain
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -86,3 +87,39 @@ def test_broken_compression_raises_nothing_but_what_is_documented(codec):
             decode_records(bytes(bad), [(0, 2, 1)])
         with suppress(RecordSetError):
             list(decode_plain(bytes(bad)))
+
+
+def read_until_refused(opened, match):
+    read = []
+
+    def read_all():
+        for record in guarded_records(opened):
+            read.append((record.offset, record.value))
+
+    with pytest.raises(TooLargeError, match=match):
+        read_all()
+    return read
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_bnd_34_of_a_batch_that_is_too_large_whole_records_come_as_far_as_it_is_opened(codec):
+    value = random.Random(3).randbytes(1_000) * 60
+    made = batch(value, codec, count=100)
+    cut = opened_batch(made, 4 * MIB)
+    assert cut.is_cut
+    assert 3 * MIB < cut.records_bytes <= 4 * MIB
+    assert bytes(cut.data)[HEADER_BYTES:] == bytes(plain_batch(made))[HEADER_BYTES : len(cut.data)]
+    whole = cut.records_bytes // 60_014
+    assert read_until_refused(cut, "take more than") == [(n, value) for n in range(whole)]
+    assert not opened_batch(made).is_cut
+
+
+def test_bnd_34_headers_in_masses_are_refused_before_they_are_made():
+    many = [("", b"")] * (RECORD_HEADERS_MAX + 1)
+    records = [(None, b"before", ()), (None, bytes(70_000), many), (None, b"behind", ())]
+    refused = opened_batch(bytes(build_batch(records, timestamp_ms=5)))
+    assert read_until_refused(refused, "10001 headers") == [(0, b"before")]
+    records[1] = (None, bytes(70_000), many[1:])
+    made = bytes(build_batch(records, timestamp_ms=5, compression=COMPRESSION["zstd"]))
+    found = list(guarded_records(opened_batch(made)))
+    assert [len(each.headers) for each in found] == [0, RECORD_HEADERS_MAX, 0]

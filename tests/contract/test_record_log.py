@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 
 import pytest
 
@@ -54,7 +55,7 @@ async def test_a_new_partition_is_empty(logs):
     assert (log.leader_epoch, log.log_start_offset, log.high_watermark) == (0, 0, 0)
     assert log.last_stable_offset == 0
     assert (await log.read(0, max_bytes=100)).headers == ()
-    assert await log.offset_for_timestamp(0) is None
+    assert await log.offset_for_timestamp(0, nullcontext) is None
     assert log.bytes_between(0, 100) == 0
     await log.close()
 
@@ -90,7 +91,7 @@ async def test_compressed_batches_pass_untouched(logs, compression):
     result = await log.read(0, max_bytes=1 << 20)
     assert result.records[16:] == sent[16:]
     assert result.headers[0].record_count == 50
-    assert await log.offset_for_timestamp(1_000) == (0, 1_000)
+    assert await log.offset_for_timestamp(1_000, nullcontext) == (0, 1_000)
     await log.close()
 
 
@@ -121,8 +122,8 @@ async def test_the_first_record_at_or_after_a_time_is_found_inside_a_batch(logs)
     made = build_batch([(b"k", b"v", ())] * 1, timestamp_ms=500)
     await log.append(bytes(made))
     await log.append(batch(2, time_ms=900))
-    assert await log.offset_for_timestamp(501) == (1, 900)
-    assert await log.offset_for_timestamp(0) == (0, 500)
+    assert await log.offset_for_timestamp(501, nullcontext) == (1, 900)
+    assert await log.offset_for_timestamp(0, nullcontext) == (0, 500)
     await log.close()
 
 

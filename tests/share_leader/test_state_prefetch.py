@@ -9,6 +9,7 @@ from sharemesh.domain.ids import GroupId, NodeId
 from sharemesh.share_leader.environment import LeaderCounters, LeaderEnvironment
 from sharemesh.share_leader.partition.state_requests import StatePrefetch
 from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.share_leader.time_searches import TimeSearches
 from sharemesh.tasks import OwnedTasks
 from sharemesh.timers import Timers
 from tests.share_leader.world import FOO, TopicPartition, world
@@ -27,6 +28,7 @@ def environment(w):
         alarms=Timers(w.clock),
         tasks=OwnedTasks("a test"),
         telemetry=w.service.telemetry,
+        time_searches=TimeSearches(LeaderSettings()),
     )
 
 

@@ -8,8 +8,8 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from sharemesh.codec.batch_frame import CONTROL, HEADER_BYTES, frame_of, frame_size, frame_start
+from sharemesh.codec.guarded_records import UNDECODABLE
 from sharemesh.codec.plain_batch import TooLargeError, plain_batch
-from sharemesh.codec.record_set import UNDECODABLE
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.v1.common_pb2 import DecodedRecord, Header
 

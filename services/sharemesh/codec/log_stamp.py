@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from sharemesh.codec.batch_frame import CONTROL, MAGIC, TRANSACTIONAL, Frame
+from sharemesh.codec.guarded_records import UNDECODABLE
 from sharemesh.codec.plain_batch import TooLargeError, plain_batch
-from sharemesh.codec.record_set import UNDECODABLE, RecordSetError
+from sharemesh.codec.record_set import RecordSetError
 from sharemesh.domain.ids import TopicId
 from sharemesh.domain.stamped_log.stamp import Stamp, StampedBatch, StampKind
 

@@ -7,6 +7,7 @@ form, a search by timestamp) takes the compression off here first.
 import struct
 import zlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 import cramjam
 
@@ -18,6 +19,8 @@ from sharemesh.codec.batch_frame import (
 )
 
 PLAIN_BATCH_BYTES_MAX = 32 * 1024 * 1024
+"""Of the records of one batch (BND-34): twice what a Produce may hold uncompressed, and what a
+thread unpacks in some 60 ms."""
 
 _ATTRIBUTES = struct.Struct(">h")
 _LENGTH = struct.Struct(">i")
@@ -28,10 +31,61 @@ _FIRST_GUESS = 8  # times the compressed size
 _GUESS_BYTES_MIN = 64 * 1024
 
 Buffer = bytes | bytearray | memoryview
+Unpacked = tuple[Buffer, bool]
+"""Records, and whether they are but the first ones, since all take more than the bound."""
 
 
 class TooLargeError(ValueError):
     """The records of a batch take more bytes than anyone is willing to hold."""
+
+
+class Opened(NamedTuple):
+    """A batch without compression, its checksum not made new.
+
+    ``is_cut``: its records take more than the bound, and ``data`` holds those that came first.
+    """
+
+    data: Buffer
+    is_cut: bool = False
+
+    @property
+    def records_bytes(self) -> int:
+        """What its records take."""
+        return len(self.data) - HEADER_BYTES
+
+
+def too_large(bytes_max: int) -> TooLargeError:
+    """Return the error of a batch whose records take more than ``bytes_max``."""
+    return TooLargeError(
+        f"the records of a batch take more than {bytes_max} bytes without compression"
+    )
+
+
+def is_compressed(batch: Buffer) -> bool:
+    """Return whether opening a batch means work."""
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
+    return attributes & COMPRESSION_MASK in _DECOMPRESS
+
+
+def opened_batch(batch: Buffer, bytes_max: int = PLAIN_BATCH_BYTES_MAX) -> Opened:
+    """Return a whole batch without compression, as far as its records take ``bytes_max``.
+
+    Raises:
+        ValueError: They cannot be decompressed.
+    """
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
+    decompress = _DECOMPRESS.get(attributes & COMPRESSION_MASK)
+    if decompress is None:
+        return Opened(batch)  # not compressed, or in a way that its reader will refuse
+    try:
+        records, is_cut = decompress(bytes(memoryview(batch)[HEADER_BYTES:]), bytes_max)
+    except (cramjam.DecompressionError, zlib.error, struct.error) as error:
+        raise ValueError(f"the batch cannot be decompressed: {error}") from error
+    plain = bytearray(memoryview(batch)[:HEADER_BYTES])
+    plain += records
+    _LENGTH.pack_into(plain, _LENGTH_AT, len(plain) - LENGTH_PREFIX_BYTES)
+    _ATTRIBUTES.pack_into(plain, CRC_START, attributes & ~COMPRESSION_MASK)
+    return Opened(plain, is_cut)
 
 
 def plain_batch(batch: Buffer, bytes_max: int = PLAIN_BATCH_BYTES_MAX) -> Buffer:
@@ -41,75 +95,65 @@ def plain_batch(batch: Buffer, bytes_max: int = PLAIN_BATCH_BYTES_MAX) -> Buffer
         TooLargeError: Its records take more than ``bytes_max``.
         ValueError: They cannot be decompressed.
     """
-    (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
-    decompress = _DECOMPRESS.get(attributes & COMPRESSION_MASK)
-    if decompress is None:
-        return batch  # not compressed, or in a way that its reader will refuse
-    try:
-        records = decompress(bytes(memoryview(batch)[HEADER_BYTES:]), bytes_max)
-    except (cramjam.DecompressionError, zlib.error, struct.error) as error:
-        raise ValueError(f"the batch cannot be decompressed: {error}") from error
-    if len(records) > bytes_max:
-        raise TooLargeError(
-            f"the records of a batch take more than {bytes_max} bytes without compression"
-        )
-    plain = bytearray(memoryview(batch)[:HEADER_BYTES])
-    plain += records
-    _LENGTH.pack_into(plain, _LENGTH_AT, len(plain) - LENGTH_PREFIX_BYTES)
-    _ATTRIBUTES.pack_into(plain, CRC_START, attributes & ~COMPRESSION_MASK)
-    return plain
+    opened = opened_batch(batch, bytes_max)
+    if opened.is_cut:
+        raise too_large(bytes_max)
+    return opened.data
 
 
-def _gzip(data: bytes, bytes_max: int) -> bytes:
-    return zlib.decompressobj(wbits=31).decompress(data, bytes_max + 1)
+def _gzip(data: bytes, bytes_max: int) -> Unpacked:
+    records = zlib.decompressobj(wbits=31).decompress(data, bytes_max + 1)
+    return (records[:bytes_max], True) if len(records) > bytes_max else (records, False)
 
 
-def _snappy(data: bytes, bytes_max: int) -> bytes:
+def _snappy(data: bytes, bytes_max: int) -> Unpacked:
     if not data.startswith(_XERIAL_MAGIC):
         return _snappy_block(data, bytes_max)
-    pieces: list[bytes] = []
-    at, total = _XERIAL_HEADER_BYTES, 0
-    while at < len(data):
+    pieces: list[Buffer] = []
+    at, left = _XERIAL_HEADER_BYTES, bytes_max
+    is_cut = False
+    while at < len(data) and not is_cut:
         (size,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size
         if size < 0:
             raise ValueError(f"a snappy block of {size} bytes")
-        pieces.append(_snappy_block(data[at : at + size], bytes_max - total))
-        total += len(pieces[-1])
+        piece, is_cut = _snappy_block(data[at : at + size], left)
+        pieces.append(piece)
+        left -= len(piece)
         at += size
-    return b"".join(pieces)
+    return b"".join(pieces), is_cut
 
 
-def _snappy_block(data: bytes, bytes_max: int) -> bytes:
-    size = cramjam.snappy.decompress_raw_len(data)
-    if size > bytes_max:
-        raise TooLargeError(f"the records of a batch take {size} bytes and more")
-    return bytes(cramjam.snappy.decompress_raw(data))
+def _snappy_block(data: bytes, bytes_max: int) -> Unpacked:
+    """Return a block; nothing of one that is too large, since it is unpacked as a whole."""
+    if cramjam.snappy.decompress_raw_len(data) > bytes_max:
+        return b"", True
+    return bytes(cramjam.snappy.decompress_raw(data)), False
 
 
-def _guessing(into: Callable[[bytes, bytearray], int]) -> Callable[[bytes, int], bytes]:
-    """Return a decompressor that writes into buffers of a growing size, up to the bound."""
+def _guessing(into: Callable[[bytes, bytearray], int]) -> Callable[[bytes, int], Unpacked]:
+    """Return a decompressor that writes into buffers of a growing size, up to the bound.
 
-    def decompress(data: bytes, bytes_max: int) -> bytes:
+    One that is too small is filled before that is told.
+    """
+
+    def decompress(data: bytes, bytes_max: int) -> Unpacked:
         size = max(_GUESS_BYTES_MIN, _FIRST_GUESS * len(data))
         while True:
             buffer = bytearray(min(size, bytes_max))
             try:
-                return bytes(memoryview(buffer)[: into(data, buffer)])
+                return memoryview(buffer)[: into(data, buffer)], False
             except cramjam.DecompressionError as error:
                 if "whole buffer" not in str(error):
                     raise
                 if size >= bytes_max:
-                    raise TooLargeError(
-                        f"the records of a batch take more than {bytes_max} bytes without "
-                        "compression"
-                    ) from error
+                    return buffer, True
             size *= _FIRST_GUESS
 
     return decompress
 
 
-_DECOMPRESS: dict[int, Callable[[bytes, int], bytes]] = {
+_DECOMPRESS: dict[int, Callable[[bytes, int], Unpacked]] = {
     1: _gzip,
     2: _snappy,
     3: _guessing(cramjam.lz4.decompress_into),

@@ -1,31 +1,19 @@
 """Building and opening record batches: keys and values in, RecordBatch v2 bytes out, and back."""
 
-import struct
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-import cramjam
-from aiokafka.errors import CorruptRecordException, KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from sharemesh.codec.batch_frame import MAGIC
-from sharemesh.codec.plain_batch import plain_batch
+from sharemesh.codec.guarded_records import UNDECODABLE, guarded_records
+from sharemesh.codec.plain_batch import opened_batch
 
 COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PlainRecord = TypeVar("PlainRecord", bound=tuple[Any, ...])
 
 _BUILDER_BYTES_MAX = 2**31 - 1
-UNDECODABLE = (
-    CorruptRecordException,
-    KafkaError,
-    cramjam.DecompressionError,
-    ValueError,
-    IndexError,
-    OverflowError,
-    struct.error,
-)
-"""What the readers of record batches raise for one that is damaged."""
 
 
 class RecordSetError(ValueError):
@@ -99,11 +87,13 @@ def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
 
     Raises:
         RecordSetError: Compression unknown, the records do not parse, or are too large without
-            compression (``plain_batch.PLAIN_BATCH_BYTES_MAX``).
+            compression (``plain_batch.PLAIN_BATCH_BYTES_MAX``): whole ones before are yielded.
     """
     try:
-        for record in DefaultRecordBatch(plain_batch(batch)):
-            yield Record(record.offset, record.timestamp, record.key, record.value, record.headers)
+        for record in guarded_records(opened_batch(batch)):
+            yield Record(
+                record.offset, record.timestamp or 0, record.key, record.value, record.headers
+            )
     except UNDECODABLE as error:
         raise RecordSetError(f"records of the batch cannot be decoded: {error}") from error
 

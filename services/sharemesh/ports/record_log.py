@@ -1,6 +1,7 @@
 """The partitioned log that holds the records (LOG-1): RecordBatch v2 bytes, never decoded."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,6 +64,10 @@ class TopicLogConfig:
     segment_bytes: int = -1
     timestamp_before_max_ms: int = INT64_MAX
     timestamp_after_max_ms: int = HOUR_MS
+
+
+SearchTurn = Callable[[], AbstractAsyncContextManager[None]]
+"""What is held while batches are searched (BND-35); it waits for its turn."""
 
 
 class PartitionLog(Protocol):
@@ -205,8 +210,12 @@ class PartitionLog(Protocol):
         """Return about how many bytes lie in ``[offset, end_offset)`` (spec DF-3), from memory."""
         ...
 
-    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the first record at or after the time, or None."""
+    async def offset_for_timestamp(self, time_ms: int, turn: SearchTurn) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record at or after the time, or None.
+
+        ``turn`` is held while batches are opened to be searched; a filling that asks others for it
+        opens none. What it raises is raised.
+        """
         ...
 
     async def delete_records(self, before_offset: int) -> int:

@@ -18,6 +18,7 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.share_state import PersisterPort
 from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.share_leader.time_searches import TimeSearches
 from sharemesh.share_leader.turns import LoopTurns
 from sharemesh.tasks import OwnedTasks
 from sharemesh.telemetry.telemetry import Telemetry
@@ -80,6 +81,7 @@ class LeaderEnvironment:
     alarms: Timers
     tasks: OwnedTasks
     telemetry: Telemetry
+    time_searches: TimeSearches
     tally_of: Callable[[str], HeldRecords | None] = uncounted  # of a principal (QUO-12)
     lapses: Lapses = field(default_factory=Lapses)
     turns: LoopTurns = field(default_factory=LoopTurns)

@@ -44,6 +44,7 @@ from sharemesh.share_leader.requests.share_fetch import (
 from sharemesh.share_leader.requests.share_session_cache import ShareSessionCache
 from sharemesh.share_leader.settings import LeaderSettings
 from sharemesh.share_leader.streaming.consume import Consume, HoldSession
+from sharemesh.share_leader.time_searches import TimeSearches
 from sharemesh.share_leader.unsent import UnsentBudget
 from sharemesh.tasks import OwnedTasks
 from sharemesh.telemetry.telemetry import Telemetry, without_export
@@ -88,6 +89,7 @@ class ShareLeaderService:
             alarms=self._alarms,
             tasks=self._tasks,
             telemetry=self.telemetry,
+            time_searches=TimeSearches(settings),
             rng=rng or Random(),  # noqa: S311 - it spreads retries
             tally_of=self.pacing.tally_of,
         )

@@ -109,6 +109,9 @@ class LeaderSettings:
     explain_state_ms: int = 5_000
     """How long Explain waits for what the share coordinator knows of a record."""
 
+    max_time_search_wait_ms: int = 5_000
+    """How long a search by time waits for its turn to open a batch (spec BND-35)."""
+
     throttled_rest_ms: int = 1_000
     """How long a stream pauses a partition after a throttled delivery (THR-4, THR-5), unless the
     member acknowledges first: two throttled lots must not be delivered together."""

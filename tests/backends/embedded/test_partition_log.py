@@ -1,6 +1,7 @@
 """Record logs in files: what the port promises, and what only their segments show."""
 
 import asyncio
+from contextlib import nullcontext
 from random import Random
 
 import pytest
@@ -120,8 +121,8 @@ async def test_a_log_over_many_segments_reads_whole_also_after_a_take_over(small
             first = (await reader.read(start, max_bytes=1)).headers[0]
             assert first.base_offset <= start <= first.last_offset
         for n in (0, 7, 39):
-            assert await reader.offset_for_timestamp(1_000 + n) == (3 * n, 1_000 + n)
-        assert await reader.offset_for_timestamp(2_000) is None
+            assert await reader.offset_for_timestamp(1_000 + n, nullcontext) == (3 * n, 1_000 + n)
+        assert await reader.offset_for_timestamp(2_000, nullcontext) is None
         assert reader.bytes_between(0, 120) == 40 * len(batch(3))
         assert abs(reader.bytes_between(30, 60) - 10 * len(batch(3))) < 100
         assert reader.bytes_between(119, 120) >= 1

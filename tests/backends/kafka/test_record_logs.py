@@ -1,7 +1,7 @@
 """Topics that others write to, as record logs (docs/spec/kafka-record-log.md)."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import pytest
@@ -774,8 +774,8 @@ async def test_times_are_asked_of_kafka_and_sizes_are_guessed_from_what_was_read
         await w.write(batch(3, time_ms=500))
         await w.write(batch(3, time_ms=900))
         log = await w.open()
-        assert await log.offset_for_timestamp(501) == (3, 900)
-        assert await log.offset_for_timestamp(901) is None
+        assert await log.offset_for_timestamp(501, nullcontext) == (3, 900)
+        assert await log.offset_for_timestamp(901, nullcontext) is None
         assert log.bytes_between(0, 0) == 0
         assert log.bytes_between(0, 1) >= 1
         await all_read(log)

@@ -22,11 +22,11 @@ from sharemesh.domain.share_partition.events import (
 )
 from sharemesh.domain.share_partition.rules.hand_over import fault_in_locks
 from sharemesh.domain.share_partition.rules.retry import loaded_batches, stored_batches
-from sharemesh.ports.clock import Clock
 from sharemesh.ports.record_log import PartitionLog
 from sharemesh.ports.share_state import StateReadResult, StateWrite
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import outcome_of
+from sharemesh.share_leader.time_searches import NOBODY
 
 _log = logging.getLogger(__name__)
 
@@ -147,8 +147,7 @@ class StateRequests:
             )
 
     async def _resolve(self, policy: str) -> StartOffsetResolved:
-        clock = self._environment.clock
-        return StartOffsetResolved(await resolve_start_offset(policy, self._log, clock))
+        return StartOffsetResolved(await resolve_start_offset(policy, self._log, self._environment))
 
     async def _write(self, write: WriteState, trace: tuple[bytes, bytes]) -> StateWritten:
         trace_id, span_id = trace
@@ -172,7 +171,9 @@ class StateRequests:
         return StateWritten(write.write_id, error, result.message, result.keeps_hand_over)
 
 
-async def resolve_start_offset(policy: str, log: PartitionLog, clock: Clock) -> int:
+async def resolve_start_offset(
+    policy: str, log: PartitionLog, environment: LeaderEnvironment
+) -> int:
     """Return the offset that ``share.auto.offset.reset`` means in this log now.
 
     ``latest`` is the high watermark, ``earliest`` the log start, ``by_duration:…`` the first
@@ -184,7 +185,8 @@ async def resolve_start_offset(policy: str, log: PartitionLog, clock: Clock) -> 
     await log.refresh()
     duration_ms = reset_duration_ms(policy)
     if duration_ms is not None:
-        found = await log.offset_for_timestamp(clock.wall_ms() - duration_ms)
+        time_ms = environment.clock.wall_ms() - duration_ms
+        found = await environment.time_searches.find(log, time_ms, NOBODY)
         return log.high_watermark if found is None else found[0]
     if policy.lower() == "earliest":
         return log.log_start_offset

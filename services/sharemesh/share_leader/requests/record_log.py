@@ -90,7 +90,11 @@ class Offsets(_LedLogs):
             result.topic_id = led.partition.topic_id
             async with self._parallel:
                 await led.looks.look()
-                result.offset, result.timestamp = await _offset(led, asked.timestamp)
+                found = await _special_offset(led, asked.timestamp)
+            if found is None:  # its turn has a bound of its own
+                searches, principal = self._environment.time_searches, context.principal
+                found = await searches.find(led.log, asked.timestamp, principal) or (-1, -1)
+            result.offset, result.timestamp = found
             result.leader_epoch = led.leader_epoch
         except Exception as error:
             self._told(result, led, "asking the log", error)
@@ -129,25 +133,23 @@ class Offsets(_LedLogs):
         result.error_code = int(code)
 
 
-async def _offset(led: LedPartition, timestamp_ms: int) -> tuple[int, int]:
-    """Return (offset, timestamp) for a time in ms or one of the special values; -1 for none."""
-    if timestamp_ms < 0:
-        await led.log.refresh()
+async def _special_offset(led: LedPartition, timestamp_ms: int) -> tuple[int, int] | None:
+    """Return (offset, -1) for one of the special values, None for a time in ms."""
+    if timestamp_ms >= 0:
+        return None
+    await led.log.refresh()
     special = {
         LATEST_TIMESTAMP: led.log.high_watermark,
         EARLIEST_TIMESTAMP: led.log.log_start_offset,
         LAST_STABLE_TIMESTAMP: led.log.last_stable_offset,
     }
-    if timestamp_ms in special:
-        return special[timestamp_ms], -1
-    if timestamp_ms < 0:
+    if timestamp_ms not in special:
         raise RefusedError(
             ErrorCode.INVALID_REQUEST,
             f"timestamp {timestamp_ms} is neither a time in ms nor -1 (latest), -2 (earliest), "
             "-4 (last stable offset)",
         )
-    found = await led.log.offset_for_timestamp(timestamp_ms)
-    return (-1, -1) if found is None else found
+    return special[timestamp_ms], -1
 
 
 class InitProducerId:

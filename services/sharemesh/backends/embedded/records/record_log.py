@@ -36,14 +36,10 @@ from sharemesh.ports.record_log import (
     OpenTransaction,
     Placed,
     ReadResult,
+    SearchTurn,
     TopicLogConfig,
 )
-from sharemesh.ports.shard_log import (
-    CorruptLogError,
-    FencedError,
-    LogFailedError,
-    LogFullError,
-)
+from sharemesh.ports.shard_log import CorruptLogError, FencedError, LogFailedError, LogFullError
 
 MARKERS_AT_ONCE = 256
 """Transactions that are aborted with one commit."""
@@ -276,12 +272,12 @@ class EmbeddedPartitionLog:
             max(offset, self.log_start_offset), min(end_offset, self._high_watermark)
         )
 
-    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+    async def offset_for_timestamp(self, time_ms: int, turn: SearchTurn) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record at or after the time, or None."""
         try:
-            return await self._reader.offset_for_timestamp(
-                timestamp_ms, self.log_start_offset, self._high_watermark
-            )
+            async with turn():
+                where = self.log_start_offset, self._high_watermark
+                return await self._reader.offset_for_timestamp(time_ms, *where)
         except CorruptLogError as error:
             await self._found(error)
             raise self._storage_error(error) from error

@@ -12,11 +12,22 @@ from sharemesh.codec.record_set import RecordSetError, decode_records
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.record_log import ReadResult
+from sharemesh.tasks import to_its_end
 
 Result = TypeVar("Result")
 
 EMPTY = ReadResult(b"", ())
 TIME_WINDOW_BYTES = 256 * 1024
+
+BATCHES_OPENED_MAX = 2
+"""For one search by time (BND-35): the first whose header has the time, and, where that header
+lied, the next. Another counts as one piece, by its header."""
+
+RECORDS_LOOKED_AT_MAX = 200_000
+"""Of one batch: what 1 MiB can hold without compression, and some 100 ms of a thread."""
+
+_Place = tuple[int, int]
+"""Offset and position of a frame."""
 
 
 class RecordReader:
@@ -51,18 +62,34 @@ class RecordReader:
     ) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record at or after the time, or None.
 
+        At most ``BATCHES_OPENED_MAX`` batches are opened (BND-35).
+
         Raises:
             CorruptLogError: A batch on the way cannot be read.
         """
+        opened = 0
         for index in tuple(self._index.segments):
             if index.max_timestamp_ms < timestamp_ms or index.end_offset <= start_offset:
                 continue
-            found = await self._in_pool(
-                partial(self._find_time, index, timestamp_ms, start_offset, end_offset),
-                start_offset,
-            )
-            if found is not None:
-                return found
+            place: _Place | None = index.before_time(timestamp_ms)
+            while place is not None:
+                search = partial(
+                    self._next_in_time, index, place, timestamp_ms, start_offset, end_offset
+                )
+                found, place = await self._in_pool(search, start_offset)
+                if found is None:
+                    break
+                frame, batch = found
+                if frame.base_offset >= end_offset:
+                    return None
+                record = None
+                if opened < BATCHES_OPENED_MAX:
+                    opened += 1
+                    open_it = partial(_first_at, batch, frame, timestamp_ms, start_offset)
+                    record = await to_its_end(self._in_pool(open_it, start_offset))
+                    if record is None:
+                        continue  # none of its records is as new as its header says
+                return record or (max(frame.base_offset, start_offset), frame.max_timestamp_ms)
         return None
 
     async def _in_pool(self, job: Callable[[], Result], offset: int) -> Result:
@@ -100,12 +127,18 @@ class RecordReader:
             position, at_offset = walk.position, walk.end_offset
         return EMPTY
 
-    def _find_time(
-        self, index: SegmentIndex, timestamp_ms: int, start_offset: int, end_offset: int
-    ) -> tuple[int, int] | None:
+    def _next_in_time(
+        self,
+        index: SegmentIndex,
+        place: _Place,
+        timestamp_ms: int,
+        start_offset: int,
+        end_offset: int,
+    ) -> tuple[tuple[Frame, bytes] | None, _Place]:
+        """Return the next batch from a place on whose header has the time, and where it ends."""
         segment = index.segment
         file = f"{self._path}/{segment.name.file_name}"
-        at_offset, position = index.before_time(timestamp_ms)
+        at_offset, position = place
         while at_offset < end_offset and position < segment.end_position:
             view, walk = read_whole_frames(
                 self._disk,
@@ -117,23 +150,36 @@ class RecordReader:
             )
             for frame in walk.frames:
                 if (
-                    frame.max_timestamp_ms < timestamp_ms
-                    or frame.attributes & CONTROL
-                    or frame.end_offset <= start_offset
+                    frame.max_timestamp_ms >= timestamp_ms
+                    and not frame.attributes & CONTROL
+                    and frame.end_offset > start_offset
                 ):
-                    continue
-                if frame.base_offset >= end_offset:
-                    return None
-                begin = frame.position - position
-                batch = view[begin : begin + frame.size_bytes]
-                try:
-                    for record in decode_records(batch):
-                        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                            return record.offset, record.timestamp_ms
-                except RecordSetError:  # its producer made it so: it counts as one piece
-                    return max(frame.base_offset, start_offset), frame.max_timestamp_ms
+                    begin = frame.position - position
+                    batch = bytes(view[begin : begin + frame.size_bytes])
+                    behind = frame.end_offset, frame.position + frame.size_bytes
+                    return (frame, batch), behind
             position, at_offset = walk.position, walk.end_offset
-        return None
+        return None, (at_offset, position)
+
+
+def _first_at(
+    batch: bytes, frame: Frame, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the first record at or after the time; None: there is none.
+
+    Those that cannot be read, or are too many to be looked at, count as one piece.
+    """
+    unread = max(frame.base_offset, start_offset)
+    try:
+        for count, record in enumerate(decode_records(batch), 1):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                return record.offset, record.timestamp_ms
+            unread = max(unread, min(record.offset + 1, frame.end_offset - 1))
+            if count >= RECORDS_LOOKED_AT_MAX:
+                return unread, frame.max_timestamp_ms
+    except RecordSetError:  # its producer made it so
+        return unread, frame.max_timestamp_ms
+    return None
 
 
 def _choose(frames: list[Frame], offset: int, end_offset: int, max_bytes: int) -> list[Frame]:

@@ -29,6 +29,7 @@ from sharemesh.ports.record_log import (
     OpenTransaction,
     Placed,
     ReadResult,
+    SearchTurn,
     TopicLogConfig,
 )
 from sharemesh.ports.shard_log import LogFailedError
@@ -155,12 +156,14 @@ class KafkaPartitionLog:
             found.log_start_offset, found.high_watermark, found.last_stable_offset
         )
 
-    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+    async def offset_for_timestamp(
+        self,
+        time_ms: int,
+        turn: SearchTurn,  # noqa: ARG002 - the brokers open batches
+    ) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record at or after the time, or None."""
         try:
-            found = await self._ask(
-                partial(self._brokers.list_offset, self._log.where, timestamp_ms)
-            )
+            found = await self._ask(partial(self._brokers.list_offset, self._log.where, time_ms))
         except CLUSTER_ERRORS as error:
             raise storage_error("asking for a time in", self._log.where, error) from error
         return None if found.offset < 0 else (found.offset, found.timestamp_ms)
