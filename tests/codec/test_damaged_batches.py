@@ -4,11 +4,12 @@ import struct
 
 import pytest
 
+from sharemesh.codec import decoded_records
 from sharemesh.codec.batch_frame import CRC_START, HEADER_BYTES, place_frame
-from sharemesh.codec.decoded_records import decode_records
 from sharemesh.codec.hashes import crc32c
 from sharemesh.codec.record_set import build_batch
 from sharemesh.domain.errors import ErrorCode, RefusedError
+from tests.decoding import decode_records
 
 RECORD_BYTES = len(build_batch([(None, b"v", ())], timestamp_ms=1)) - HEADER_BYTES
 
@@ -25,7 +26,7 @@ def batch(base_offset, *, damaged_at=None, byte=0x7F):
 
 def decoded(records, acquired):
     bad = []
-    found = decode_records(records, acquired, on_undecodable=bad.append)
+    found = decoded_records.decode_records(records, acquired, bad.append)
     return [each.offset for each in found], [(each.first_offset, each.last_offset) for each in bad]
 
 

@@ -7,13 +7,15 @@ from contextlib import suppress
 
 import pytest
 
+from sharemesh.codec import decoded_records
 from sharemesh.codec.batch_frame import CRC_START, HEADER_BYTES, place_frame
-from sharemesh.codec.decoded_records import decode_records
+from sharemesh.codec.decoded_records import DecodedItems
 from sharemesh.codec.guarded_records import RECORD_HEADERS_MAX, guarded_records
 from sharemesh.codec.plain_batch import TooLargeError, opened_batch, plain_batch
 from sharemesh.codec.record_set import COMPRESSION, RecordSetError, build_batch
 from sharemesh.codec.record_set import decode_records as decode_plain
 from sharemesh.domain.errors import ErrorCode, RefusedError
+from tests.decoding import decode_records
 
 CODECS = [name for name in COMPRESSION if name != "none"]
 MIB = 1 << 20
@@ -55,18 +57,29 @@ def test_a_bomb_is_refused_and_costs_little_more_than_the_bound(codec):
         list(decode_plain(bomb))
 
 
-def test_all_records_of_an_answer_share_one_bound():
+def test_bnd_34_records_and_headers_of_an_answer_share_one_bound():
     records = bytearray()
     for number in range(4):
-        one = bytearray(batch(bytes(MIB), "zstd", count=1))
+        one = bytearray(batch(b"v", "zstd", count=1))
         place_frame(one, number, 0)
         records += one
-    assert len(decode_records(bytes(records), [(0, 3, 1)], bytes_max=4 * MIB + 8)) == 4
+    items = DecodedItems(8)  # each has a header
+    assert len(decode_records(bytes(records), [(0, 3, 1)], items=items)) == 4
+    assert items.count == 8
     with pytest.raises(RefusedError, match="fetch fewer") as refused:
-        decode_records(bytes(records), [(0, 3, 1)], bytes_max=4 * MIB)
+        decode_records(bytes(records), [(0, 3, 1)], items=DecodedItems(7))
     assert refused.value.error is ErrorCode.MESSAGE_TOO_LARGE
     # What is not acquired does not count.
-    assert len(decode_records(bytes(records), [(1, 1, 1)], bytes_max=MIB + 2)) == 1
+    assert len(decode_records(bytes(records), [(1, 1, 1)], items=DecodedItems(2))) == 1
+
+
+def test_bnd_34_who_decodes_hears_of_what_is_passed_over_and_stops_at_the_last_that_is_acquired():
+    records = bytes(build_batch([(None, b"v", ())] * 5_000, timestamp_ms=5))
+    bad = []
+    found = list(decoded_records.decode_records(records, [(2_000, 2_001, 1)], bad.append))
+    assert [each and each.offset for each in found] == [None] * 4 + [2_000, 2_001]
+    damaged = records[:-1] + bytes([records[-1] ^ 1])
+    assert len(decode_records(damaged, [(0, 1, 1)])) == 2
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -1,12 +1,12 @@
 """Section L: requests as a whole, over real gRPC against a running leader."""
 
 from sharemesh import methods
-from sharemesh.codec.decoded_records import decode_records
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.v1 import share_leader_pb2 as pb
 from tests.conformance.scenario import scenario
+from tests.decoding import decode_records
 from tests.share_leader.world import BAR, BAZ, FOO, ack, acquired, parts, topics, world
 
 TP = [TopicPartition(FOO, n) for n in range(8)]

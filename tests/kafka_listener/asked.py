@@ -1,8 +1,9 @@
 """What tests ask of the listener: requests by key, a producer and a share consumer in bytes."""
 
-from sharemesh.codec.decoded_records import decode_records, encode_records
+from sharemesh.codec.decoded_records import encode_records
 from sharemesh.kafka.messages import milliseconds
 from sharemesh.v1.common_pb2 import DecodedRecord
+from tests.decoding import decode_records
 from tests.kafka_listener.world import EARLIEST
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10

@@ -4,7 +4,6 @@ import uuid
 
 import pytest
 
-from sharemesh.codec.decoded_records import decode_records
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.kafka.messages import error_code, milliseconds
@@ -13,6 +12,7 @@ from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.share_leader.service import ShareLeaderService
 from sharemesh.v1 import record_log_pb2 as pb
 from sharemesh.v1.common_pb2 import CurrentLeader, Node
+from tests.decoding import decode_records
 from tests.kafka_listener.asked import FETCH, orders, produce
 from tests.kafka_listener.test_translation import NODES
 from tests.kafka_listener.world import NO_ERROR, ListeningMesh, read_answer

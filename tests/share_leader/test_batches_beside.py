@@ -17,10 +17,10 @@ async def test_a_caller_that_wants_batches_beside_the_answer_gets_the_bytes_that
     """KLS-14."""
     async with world() as w:
         batches = {}
-        response = FetchResponse(pb.ShareFetchResponse(), w.view, 0, batches)
+        response = FetchResponse(pb.ShareFetchResponse(), w.view, batches)
         run = AcquiredRun(0, 1, 1)
         taken = PartitionFetch(P0, 1, b"two records", (run,), 2)
-        response.add_taken(taken)
+        await response.add_taken(taken, None)
         assert batches[P0] is taken.records
         assert (response.entry(P0).records, response.record_bytes) == (b"", 11)
         assert response.withhold(P0, (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "gone")) == [(0, 1)]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sharemesh import methods
-from sharemesh.codec.decoded_records import decode_records, encode_records
+from sharemesh.codec.decoded_records import encode_records
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.quota.names import QuotaName
 from sharemesh.ports.network import CallFailedError, Failure
@@ -14,6 +14,7 @@ from sharemesh.v1 import record_log_pb2 as rl
 from sharemesh.v1.common_pb2 import DecodedRecord
 from tests.backends.kafka.record_log_world import batch, kafka_world
 from tests.backends.kafka.record_log_world import transactional as transactional_of_kafka
+from tests.decoding import decode_records
 from tests.listed_quotas import ListedQuotas
 from tests.share_leader.test_transactions import transactional
 from tests.share_leader.world import FOO, LEADER, TopicPartition, world

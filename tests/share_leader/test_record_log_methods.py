@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 from sharemesh import methods
-from sharemesh.codec.decoded_records import decode_records, encode_records
+from sharemesh.codec.decoded_records import encode_records
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.share_leader.partition.read_barrier import ReadBarrier
 from sharemesh.v1 import record_log_pb2 as rl
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import DecodedRecord, Header
+from tests.decoding import decode_records
 from tests.share_leader.world import BAZ, FOO, LEADER, TopicPartition, ack, acquired, parts, world
 from tests.turns import SLICE_MAX_S, longest_turn
 

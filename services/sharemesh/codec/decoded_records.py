@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from sharemesh.codec.batch_frame import CONTROL, HEADER_BYTES, frame_of, frame_size, frame_start
-from sharemesh.codec.guarded_records import UNDECODABLE
-from sharemesh.codec.plain_batch import TooLargeError, plain_batch
+from sharemesh.codec.guarded_records import UNDECODABLE, LibraryRecord, guarded_records
+from sharemesh.codec.plain_batch import Opened, TooLargeError, opened_batch
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.v1.common_pb2 import DecodedRecord, Header
 
-DECODED_BYTES_MAX = 32 * 1024 * 1024
-"""Keys and values of the records of one answer in the decoded form."""
+DECODED_ITEMS_MAX = 200_000
+"""Records and headers of one answer in the decoded form (BND-34): each becomes an object of some
+100 bytes, and a batch of 1 MiB without compression has no more than 150,000."""
+
+LOOKED_AT = 500
+"""Records that are passed over before that is told."""
 
 _MAGIC = 2
 _NO_PRODUCER = -1
@@ -78,21 +81,6 @@ def encode_records(records: Iterable[DecodedRecord], *, default_timestamp_ms: in
     return encoder.finish()
 
 
-class _LogRecord(Protocol):
-    """What aiokafka's readers tell of a record, with and without its C extension."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int | None: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Undecodable:
     """Offsets of one batch, both included, that have no readable record, and why."""
@@ -102,46 +90,76 @@ class Undecodable:
     refusal: RefusedError
 
 
+class DecodedItems:
+    """Counts what one answer holds.
+
+    Attributes:
+        count: Records and headers so far.
+    """
+
+    def __init__(self, most: int = DECODED_ITEMS_MAX) -> None:
+        self._most = most
+        self.count = 0
+
+    def add(self, record: LibraryRecord) -> None:
+        """Count a record with its headers.
+
+        Raises:
+            TooLargeError: There is no room for it.
+        """
+        count = self.count + 1 + len(record.headers)
+        if count > self._most:
+            raise TooLargeError(f"the answer would have more than {self._most} records and headers")
+        self.count = count
+
+
 def decode_records(
     records: bytes,
     acquired: Sequence[AcquiredRange],
+    on_undecodable: Callable[[Undecodable], None],
     *,
-    bytes_max: int = DECODED_BYTES_MAX,
-    on_undecodable: Callable[[Undecodable], None] | None = None,
-) -> list[DecodedRecord]:
-    """Return the records of these batches that lie in the acquired ranges (spec CL-10).
+    opened: Callable[[int, memoryview], Opened] = lambda _, batch: opened_batch(batch),
+    items: DecodedItems | None = None,
+) -> Iterator[DecodedRecord | None]:
+    """Yield the records of these batches that lie in the acquired ranges (spec CL-10).
 
-    ``acquired`` is sorted and disjoint. Control batches hold no records for applications
-    (spec ISO-4); offsets without a record are gaps, to be acknowledged with type GAP. With
-    ``on_undecodable`` a damaged batch concerns nothing but its own records that are not whole
-    (BND-15); else it is raised.
+    None is yielded for each ``LOOKED_AT`` others that were looked at. ``acquired`` is sorted and
+    disjoint. Control batches hold no records for applications (spec ISO-4); offsets without a
+    record are gaps, to be acknowledged with type GAP. A damaged batch concerns nothing but its own
+    records that are not whole (BND-15): CORRUPT_MESSAGE if they cannot be decoded,
+    MESSAGE_TOO_LARGE if they are too large, or too many for ``items``.
+
+    Args:
+        records: Whole batches.
+        acquired: Which offsets to decode.
+        on_undecodable: Is told of offsets that have no readable record.
+        opened: Opens a batch, which is named by its base offset; may raise as ``opened_batch``.
+        items: What the answer holds already.
 
     Raises:
-        RefusedError: CORRUPT_MESSAGE if a batch cannot be decoded, MESSAGE_TOO_LARGE if one, or
-            all that is returned, takes too many bytes (``bytes_max``, without headers).
+        RefusedError: CORRUPT_MESSAGE if these are no whole batches.
     """
-    decoded: list[DecodedRecord] = []
-    left, begin = bytes_max, 0
+    counted, begin = items or DecodedItems(), 0
     for batch, first, last in _batches(records):
         while begin < len(acquired) and acquired[begin][1] < first:
             begin += 1
         ranges = _up_to(last, acquired, begin)
+        unread = first
         try:
-            for record, delivery_count in _records(batch, first, last, ranges):
-                left -= len(record.key or b"") + len(record.value or b"")
-                if left < 0:
-                    raise _too_large(f"the records take more than {bytes_max} bytes")
-                decoded.append(_decoded(record, delivery_count))
+            for record, delivery_count in _records(opened, batch, first, last, ranges):
+                if record is None:
+                    yield None
+                    continue
+                counted.add(record)
+                decoded = _decoded(record, delivery_count)
+                unread = record.offset + 1
+                yield decoded
         except (TooLargeError, *UNDECODABLE) as error:
             refusal = _refusal(error)
-            if on_undecodable is None:
-                raise refusal from error
-            unread = max(first, decoded[-1].offset + 1 if decoded else first)
             for each in ranges:
                 if each[1] >= unread:
                     bounds = max(each[0], unread), min(each[1], last)
                     on_undecodable(Undecodable(*bounds, refusal))
-    return decoded
 
 
 def _up_to(last: int, acquired: Sequence[AcquiredRange], begin: int) -> Sequence[AcquiredRange]:
@@ -153,26 +171,36 @@ def _up_to(last: int, acquired: Sequence[AcquiredRange], begin: int) -> Sequence
 
 
 def _records(
-    batch: memoryview, first: int, last: int, ranges: Sequence[AcquiredRange]
-) -> Iterator[tuple[_LogRecord, int]]:
-    """Yield the acquired records of a batch with their delivery counts.
+    opened: Callable[[int, memoryview], Opened],
+    batch: memoryview,
+    first: int,
+    last: int,
+    ranges: Sequence[AcquiredRange],
+) -> Iterator[tuple[LibraryRecord | None, int]]:
+    """Yield the acquired records of a batch with their delivery counts, up to the last of them.
 
     A record of a damaged batch may claim any offset: it ends there, and others keep their own.
     """
     if not ranges:
         return
-    at, expected = 0, first
-    for record in DefaultRecordBatch(plain_batch(batch)):
+    at, expected, passed = 0, first, 0
+    for record in guarded_records(opened(first, batch)):
         if not expected <= record.offset <= last:
             raise CorruptRecordException(f"a record has offset {record.offset}")
         expected = record.offset + 1
         while at < len(ranges) and ranges[at][1] < record.offset:
             at += 1
-        if at < len(ranges) and ranges[at][0] <= record.offset:
+        if at == len(ranges):
+            return
+        if ranges[at][0] <= record.offset:
             yield record, ranges[at][2]
+        else:
+            passed += 1
+            if passed % LOOKED_AT == 0:
+                yield None, 0
 
 
-def _decoded(record: _LogRecord, delivery_count: int) -> DecodedRecord:
+def _decoded(record: LibraryRecord, delivery_count: int) -> DecodedRecord:
     return DecodedRecord(
         offset=record.offset,
         timestamp=record.timestamp or 0,

@@ -45,6 +45,7 @@ from sharemesh.share_leader.requests.share_session_cache import ShareSessionCach
 from sharemesh.share_leader.settings import LeaderSettings
 from sharemesh.share_leader.streaming.consume import Consume, HoldSession
 from sharemesh.share_leader.time_searches import TimeSearches
+from sharemesh.share_leader.unpacking import Unpacking
 from sharemesh.share_leader.unsent import UnsentBudget
 from sharemesh.tasks import OwnedTasks
 from sharemesh.telemetry.telemetry import Telemetry, without_export
@@ -103,6 +104,7 @@ class ShareLeaderService:
         self.session_cache = ShareSessionCache(environment, self.partitions, sessions)
         self._streams = OpenStreams()
         self.unsent = UnsentBudget(settings.max_unsent_bytes, settings.max_principal_unsent_bytes)
+        self._unpacking = Unpacking(settings, clock)
         self._gauges = LeaderGauges(environment, self.partitions)
         self._self_check = InvariantMonitor(environment, self.partitions)
         self._transaction_timeouts = TransactionTimeouts(environment, self.partitions)
@@ -136,6 +138,7 @@ class ShareLeaderService:
             acknowledgements=Acknowledgements(environment, partitions, self._access),
             unsent=self.unsent,
             pacing=self.pacing,
+            unpacking=self._unpacking,
         )
         offsets = Offsets(environment, partitions, self._access)
         listener.offer(methods.SHARE_FETCH, ShareFetch(services))
@@ -204,6 +207,7 @@ class ShareLeaderService:
             await self._leadership.stop(led.partition, 0)
         await self._tasks.close()
         await self._alarms.close()
+        self._unpacking.close()
 
     # ---- watched settings -----------------------------------------------------------------------
 

@@ -46,6 +46,9 @@ class LeaderSettings:
     max_fetch_records: int = 1_000_000
     """Upper bound of ``max_records``."""
 
+    max_decoded_records: int = 10_000
+    """The same in the decoded form (spec BND-34)."""
+
     max_partitions_per_request: int = 10_000
     """Partitions that one request, or one session, may name."""
 
@@ -118,6 +121,9 @@ class LeaderSettings:
 
     empty_take_pause_ms: int = 5
     """Pause of a stream after a fetch that acquired nothing although there seemed to be records."""
+
+    no_room_pause_ms: int = 250
+    """Pause of a fetch in the decoded form whose batch had no room, or no place to be unpacked."""
 
     max_locks_per_tick: int = 1_000
     """Locks of one share partition that expire in one turn of the loop."""

@@ -116,18 +116,25 @@ class UnsentBudget:
 
 
 class UnsentOfStream:
-    """What one stream holds of the budget, and since when it waits for more."""
+    """What one stream holds of the budget, and since when it waits for more.
+
+    Attributes:
+        acquiring: Bytes that the stream is acquiring now; counted with the next ``hold``.
+    """
 
     def __init__(self, budget: UnsentBudget, principal: str, wake: Callable[[], None]) -> None:
         self._budget = budget
         self._principal = principal
         self._wake = wake
-        self._held = 0
+        self._held = self._waiting = 0
+        self.acquiring = 0
         self._place: int | None = None
         self._closed = False
 
-    def hold(self, size: int) -> None:
-        """Hold so many bytes from now on; after ``close`` it holds none."""
+    def hold(self, waiting: int) -> None:
+        """Hold what waits or is sent, and what is being acquired; after ``close`` nothing."""
+        self._waiting = waiting
+        size = waiting + self.acquiring
         if size != self._held and not self._closed:
             difference, self._held = size - self._held, size
             self._budget.changed(self._principal, difference)
@@ -153,6 +160,14 @@ class UnsentOfStream:
         self._budget.when_room(self._principal, place, wanted, self._wake)
         return 0
 
+    def acquire_more(self, size: int) -> bool:
+        """Count so much more as being acquired; False: it has no room (spec BND-34)."""
+        if self._budget.room(self._principal) < size:
+            return False
+        self.acquiring += size
+        self.hold(self._waiting)
+        return True
+
     def _leave(self) -> None:
         if self._place is not None:
             self._budget.forget(self._principal, self._place)
@@ -161,5 +176,6 @@ class UnsentOfStream:
     def close(self) -> None:
         """Return all that the stream holds."""
         self._leave()
+        self.acquiring = 0
         self.hold(0)
         self._closed = True

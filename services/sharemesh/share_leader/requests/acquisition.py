@@ -27,6 +27,7 @@ from sharemesh.share_leader.pacing import LeaderPacing
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
 from sharemesh.share_leader.requests.access import Reader
+from sharemesh.share_leader.unpacking import OpenedBatches
 from sharemesh.telemetry.trace_context import producer_contexts
 
 _log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class FetchOrder:
     max_bytes: int
     session: ShareSession | None = None  # of a Consume stream
     tally: HeldRecords | None = None  # of a principal whose records in flight are bounded
+    opened: OpenedBatches | None = None  # in the decoded form (BND-34)
 
     @property
     def is_held_back(self) -> bool:
@@ -136,13 +138,26 @@ class FetchAcquisition:
                 runner.unlock(owner)  # spec DF-12
             reads = [self._read(runner, share_bytes, remaining) for runner in chunk]
             results = [await reads[0]] if len(reads) == 1 else await asyncio.gather(*reads)
-            for runner, result in zip(chunk, results, strict=True):
+            for runner, found in zip(chunk, results, strict=True):
+                result = await self._fitting(runner, found, order)
                 lost = reader.lost([runner.key.topic_partition])
                 refusal = lost.get(runner.key.topic_partition)
                 one = self._acquire(runner, refusal or result, order, remaining)
                 if one is not None:
                     remaining -= one.count
                     taken.append(one)
+
+    @staticmethod
+    async def _fitting(
+        runner: SharePartitionRunner,
+        found: tuple[int, ReadResult] | tuple[ErrorCode, str],
+        order: FetchOrder,
+    ) -> tuple[int, ReadResult] | tuple[ErrorCode, str]:
+        """Return what the answer has room for once it is unpacked: no more is acquired."""
+        offset, read = found
+        if order.opened is None or isinstance(read, str):
+            return found
+        return offset, await order.opened.fitting(runner.key.topic_partition, read)
 
     @staticmethod
     def _expected_to_fill(

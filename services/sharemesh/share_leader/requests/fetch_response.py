@@ -3,15 +3,25 @@
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from sharemesh.codec.decoded_records import DECODED_BYTES_MAX, Undecodable, decode_records
+from sharemesh.authorization.slices import UNITS_OF_A_SLICE
+from sharemesh.codec.decoded_records import (
+    LOOKED_AT,
+    DecodedItems,
+    Undecodable,
+    decode_records,
+)
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.share_leader.failures import Outcome
 from sharemesh.share_leader.partition.led_partitions import Redirects
 from sharemesh.share_leader.requests.acquisition import PartitionFetch
+from sharemesh.share_leader.unpacking import OpenedBatches
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import Node
+
+BYTES_OF_A_UNIT = 2 * 1024
+"""Of a decoded record: they take about as long as a record."""
 
 Message = TypeVar("Message", pb.ShareFetchResponse, pb.ConsumeResponse)
 
@@ -28,7 +38,6 @@ class FetchResponse(Generic[Message]):
         self,
         message: Message,
         view: ClusterView,
-        record_format: int,
         batches: dict[TopicPartition, bytes] | None = None,
     ) -> None:
         """Records are copied once, into ``message``: a list of topics would copy them again.
@@ -39,8 +48,7 @@ class FetchResponse(Generic[Message]):
         self.record_bytes = 0
         self._redirects = Redirects(view)
         self._batches = batches
-        self._decoded = record_format == pb.RECORD_FORMAT_DECODED
-        self._decoded_bytes_left = DECODED_BYTES_MAX
+        self._items = DecodedItems()
         self._topics: dict[bytes, pb.ShareFetchTopic] = {}
         self._entries: dict[TopicPartition, pb.ShareFetchPartition] = {}
 
@@ -59,8 +67,8 @@ class FetchResponse(Generic[Message]):
             self._entries[partition] = entry
         return entry
 
-    def add_taken(self, taken: PartitionFetch) -> None:
-        """Add what was acquired from a partition, or its error."""
+    async def add_taken(self, taken: PartitionFetch, opened: OpenedBatches | None) -> None:
+        """Add what was acquired from a partition, or its error; decoded if batches are open."""
         if taken.error:
             self.add_error(taken.partition, (taken.error, taken.message))
             return
@@ -74,33 +82,45 @@ class FetchResponse(Generic[Message]):
                 last_offset=one.last_offset,
                 delivery_count=one.delivery_count,
             )
-        if not self._decoded:
-            if self._batches is None:
-                entry.records = taken.records
-            else:
-                self._batches[taken.partition] = taken.records
+        if opened is not None:
+            await self._decode(entry, taken, opened)
+        elif self._batches is None:
+            entry.records = taken.records
             self.record_bytes += len(taken.records)
-            return
+        else:
+            self._batches[taken.partition] = taken.records
+            self.record_bytes += len(taken.records)
+
+    async def _decode(
+        self, entry: pb.ShareFetchPartition, taken: PartitionFetch, opened: OpenedBatches
+    ) -> None:
+        """Add records one by one, in slices (BND-34); the offsets of all stay acquired."""
         ranges = [(r.first_offset, r.last_offset, r.delivery_count) for r in taken.ranges]
         bad: list[Undecodable] = []
+        refusal: RefusedError | None = None
+        work = 0
         try:
-            decoded = decode_records(
+            for record in decode_records(
                 taken.records,
                 ranges,
-                bytes_max=self._decoded_bytes_left,
-                on_undecodable=bad.append,
-            )
-            entry.decoded_records.extend(decoded)
-            self.record_bytes += sum(each.ByteSize() for each in decoded)
-            self._decoded_bytes_left -= sum(len(one.key) + len(one.value) for one in decoded)
+                bad.append,
+                opened=opened.of(taken.partition),
+                items=self._items,
+            ):
+                if record is not None:
+                    entry.decoded_records.append(record)
+                    size = record.ByteSize()
+                    self.record_bytes += size
+                    work += 1 + len(record.headers) + size // BYTES_OF_A_UNIT
+                if record is None or work >= LOOKED_AT:
+                    work = 0
+                    await opened.slices.spend(UNITS_OF_A_SLICE)
         except RefusedError as refused:
-            # The offsets stay acquired and are listed: the member can reject them.
-            entry.error_code, entry.error_message = int(refused.error), refused.message
-            return
+            refusal = refused
         for each in bad:
             entry.undecodable.add(first_offset=each.first_offset, last_offset=each.last_offset)
-        if bad:
-            refusal = bad[0].refusal
+            refusal = refusal or each.refusal
+        if refusal is not None:
             entry.error_code, entry.error_message = int(refusal.error), refusal.message
 
     def add_errors(self, refused: Mapping[TopicPartition, Outcome]) -> None:
@@ -113,6 +133,12 @@ class FetchResponse(Generic[Message]):
         entry = self.entry(partition)
         entry.error_code, entry.error_message = int(outcome[0]), outcome[1]
         self._point_to_leader(entry, partition, outcome[0])
+
+    def withhold_lost(
+        self, lost: Mapping[TopicPartition, Outcome]
+    ) -> dict[TopicPartition, list[tuple[int, int]]]:
+        """Remove records of several partitions; see ``withhold``."""
+        return {each: self.withhold(each, why) for each, why in lost.items()}
 
     def with_records(self) -> list[TopicPartition]:
         """Return the partitions of which records are in this response."""

@@ -1,6 +1,6 @@
 """ShareFetch and ShareAcknowledge: the unary requests of a session (spec REQ, SES, DF)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sharemesh.authorization.refusals import hear_bound
@@ -31,6 +31,7 @@ from sharemesh.share_leader.requests.request_checks import (
     version_of,
 )
 from sharemesh.share_leader.requests.share_session_cache import ShareSessionCache
+from sharemesh.share_leader.unpacking import Unpacking, most_records
 from sharemesh.share_leader.unsent import UnsentBudget
 from sharemesh.telemetry import names
 from sharemesh.v1 import share_leader_pb2 as pb
@@ -49,6 +50,7 @@ class SessionServices:
     acknowledgements: Acknowledgements
     unsent: UnsentBudget
     pacing: LeaderPacing
+    unpacking: Unpacking
 
 
 class ShareFetch:
@@ -63,6 +65,7 @@ class ShareFetch:
         self._acquisition = services.acquisition
         self._acknowledgements = services.acknowledgements
         self._pacing = services.pacing
+        self._unpacking = services.unpacking
         self._waiting = 0
 
     async def __call__(
@@ -134,9 +137,7 @@ class ShareFetch:
         reader = Reader(self._access, context.principal, key.group_id)
         acknowledging = await self._acknowledgements.begin(who, request.topics)
         told = pb.ShareFetchResponse()
-        response = FetchResponse(
-            told, self._environment.view, request.record_format, context.batches
-        )
+        response = FetchResponse(told, self._environment.view, context.batches)
         must_appear = fetch.must_appear()
         if not fetch.is_final and not request.is_renew_ack:
             wait_ms = await self._turn(request, reader, patient=not acknowledging)
@@ -206,10 +207,7 @@ class ShareFetch:
                 names.FETCH_PARTITIONS_LOCKED, reader.group_id
             )
             locked.record(100 * len(kept) / len(partitions))
-            taken = await self._take(kept, wait, order, reader, answer)
-        taken = [one for one in taken if one.ranges or one.error]
-        for one in taken:
-            response.add_taken(one)
+            taken = await self._taken(request, kept, wait, order, reader, answer, response)
         failed = {
             runner.key.topic_partition: (runner.error, runner.message)
             for runner in runners
@@ -219,6 +217,29 @@ class ShareFetch:
             failed.update(wait.failed)
         response.add_errors(failed)
         self._note(fetch, partitions, taken, [*refused, *failed])
+
+    async def _taken(
+        self,
+        request: pb.ShareFetchRequest,
+        kept: list[SharePartitionRunner],
+        wait: DelayedShareFetch,
+        order: FetchOrder,
+        reader: Reader,
+        answer: AnswerRoom | None,
+        response: FetchResponse[pb.ShareFetchResponse],
+    ) -> list[PartitionFetch]:
+        """Acquire, and put it into the answer; return what there is to tell."""
+        async with self._unpacking.answer(
+            request.record_format, reader.principal, order.max_bytes, _room_of(answer)
+        ) as opened:
+            order = replace(order, opened=opened)
+            taken = await self._take(kept, wait, order, reader, answer)
+            taken = [one for one in taken if one.ranges or one.error]
+            for one in taken:
+                await response.add_taken(one, opened)
+            if opened is not None and opened.lacks_room and not taken:
+                await self._environment.clock.sleep_ms(self._environment.settings.no_room_pause_ms)
+        return taken
 
     async def _take(
         self,
@@ -237,9 +258,13 @@ class ShareFetch:
                 runner.unlock(wait)
             return []
         order = replace(order, max_bytes=set_aside)
+        if order.opened is not None:
+            order.opened.bytes_max = set_aside
         try:
             taken = await self._acquisition.take(kept, wait, order, reader)
             size = sum(len(one.records) for one in taken)
+            if order.opened is not None:
+                size = min(set_aside, order.opened.bytes)
             return taken
         finally:
             answer.give_back(set_aside - size)
@@ -270,8 +295,7 @@ class ShareFetch:
         """
         lost = reader.lost(response.with_records())
         if lost:
-            withheld = {each: response.withhold(each, why) for each, why in lost.items()}
-            self._session_cache.give_up(fetch.session, withheld, lost)
+            self._session_cache.give_up(fetch.session, response.withhold_lost(lost), lost)
         try:
             reader.check_group()
         except RefusedError:
@@ -324,11 +348,12 @@ class ShareFetch:
     def _order(self, request: pb.ShareFetchRequest, version: int) -> FetchOrder:
         settings = self._environment.settings
         max_bytes = min(request.max_bytes, settings.max_fetch_bytes, settings.max_response_bytes)
+        max_records = most_records(request.record_format, settings)
         return FetchOrder(
             member_id=MemberId(request.member_id),
             mode=acquire_mode(request.share_acquire_mode, version),
             batch_size=max(1, request.batch_size),
-            max_records=min(request.max_records, settings.max_fetch_records),
+            max_records=min(request.max_records, max_records),
             max_bytes=max_bytes,
         )
 
@@ -387,6 +412,18 @@ class ShareAcknowledge:
             responses=acknowledged_topics(outcomes, redirects),
             node_endpoints=redirects.endpoints(),
         )
+
+
+def _room_of(answer: AnswerRoom | None) -> Callable[[int], bool]:
+    """Return what sets aside more of what answers may take, all that is asked for or nothing."""
+
+    def has_room(size: int) -> bool:
+        taken = size if answer is None else answer.take(size)
+        if answer is not None and taken < size:
+            answer.give_back(taken)
+        return taken >= size
+
+    return has_room
 
 
 def _check_renew(request: pb.ShareFetchRequest) -> None:

@@ -23,6 +23,7 @@ from sharemesh.share_leader.streaming.consume_stream import (
     ConsumeStreamPort,
 )
 from sharemesh.share_leader.streaming.stream_terms import StreamTerms
+from sharemesh.share_leader.unpacking import most_records
 from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1 import share_leader_pb2 as pb
 
@@ -78,7 +79,7 @@ class Consume:
             mode=acquire_mode(start.share_acquire_mode, NEWEST_VERSION),
             batch_size=start.batch_size if start.batch_size > 0 else 500,
             max_records=(
-                min(start.max_records, settings.max_fetch_records)
+                min(start.max_records, most_records(start.record_format, settings))
                 if start.max_records > 0
                 else settings.default_stream_records
             ),

@@ -64,7 +64,7 @@ class ConsumeStream:
             else None
         )
         self._unsent = UnsentOfStream(services.unsent, terms.reader.principal, self._wake)
-        self._sending_bytes = self._acquiring_bytes = 0
+        self._sending_bytes = 0
         self._acknowledges = OwnedTasks("a consume stream")
         self._acknowledges_under_way = asyncio.Semaphore(settings.max_stream_acknowledges)
         self._credit_records = 0
@@ -317,7 +317,7 @@ class ConsumeStream:
                 await self._stay_out()
             else:
                 await self._time.measured(self._feed_once())
-                self._acquiring_bytes = 0
+                self._unsent.acquiring = 0
                 self._count_unsent()
 
     def _may_acquire(self) -> bool:
@@ -362,14 +362,14 @@ class ConsumeStream:
             kept = await wait.until(self._deadline_ms(), environment.alarms)
         self._wait = None
         environment.counters.fetches_expired += wait.expired
-        order = self._order_now()  # there may be more credit by now
-        taken = self._without_lost(await self._take(kept, wait, order))
+        response = self._new_response()
+        taken, pause_ms = await self._fill(response, kept, wait)
+        lost = self._terms.reader.lost(response.with_records())
+        if lost:
+            self._services.session_cache.give_up(self._session, response.withhold_lost(lost), lost)
         if self._ended.is_set():
             return
-        response = self._new_response()
-        for one in taken:
-            if one.ranges or one.error:
-                response.add_taken(one)
+        for one in (each for each in taken if each.partition not in lost):
             if one.throttled:
                 self._resting.rest(one.partition, environment.settings.throttled_rest_ms)
             self._credit_records -= one.delivered
@@ -381,9 +381,27 @@ class ConsumeStream:
             for runner in runners
             if runner.phase is Phase.ENDED
         }
-        self._refuse(failed | wait.failed, response)
-        if kept and not taken and self._acquiring_bytes:  # without room it waits for that
-            await environment.clock.sleep_ms(environment.settings.empty_take_pause_ms)
+        self._refuse(failed | wait.failed | lost, response)
+        if kept and not taken and self._unsent.acquiring:  # without room it waits for that
+            await environment.clock.sleep_ms(pause_ms)
+
+    async def _fill(
+        self,
+        response: FetchResponse[pb.ConsumeResponse],
+        kept: list[SharePartitionRunner],
+        wait: DelayedShareFetch,
+    ) -> tuple[list[PartitionFetch], int]:
+        """Acquire into a message; return what was, and the pause if it is nothing."""
+        settings, form = self._services.environment.settings, self._terms.record_format
+        whose, has_room = self._whose[0], self._unsent.acquire_more
+        async with self._services.unpacking.answer(form, whose, 0, has_room) as opened:
+            order = replace(self._order_now(), opened=opened)  # there may be more credit by now
+            taken = await self._take(kept, wait, order)
+            for one in taken:
+                if one.ranges or one.error:
+                    await response.add_taken(one, opened)
+        is_short = opened is not None and opened.lacks_room
+        return taken, settings.no_room_pause_ms if is_short else settings.empty_take_pause_ms
 
     async def _runners(self) -> list[SharePartitionRunner] | None:
         """Return the share partitions to fetch from; None: some are refused, which is told."""
@@ -417,31 +435,15 @@ class ConsumeStream:
         """Acquire, unless there is no room now for what will wait to be sent (spec BND-3)."""
         allowed = self._unsent.allowed(order.max_bytes)
         order = replace(order, max_bytes=allowed, max_records=order.max_records if allowed else 0)
-        self._acquiring_bytes = allowed
+        if order.opened is not None:
+            order.opened.bytes_max = allowed
+        self._unsent.acquiring = allowed
         self._count_unsent()
         return await self._services.acquisition.take(kept, wait, order, self._terms.reader)
 
     def _count_unsent(self) -> None:
         """Report to the budget what waits here, is being sent, and is being acquired."""
-        self._unsent.hold(self._outbox.waiting_bytes + self._sending_bytes + self._acquiring_bytes)
-
-    def _without_lost(self, taken: list[PartitionFetch]) -> list[PartitionFetch]:
-        """Return what was taken; what may not be read since is given back (AUT-4)."""
-        lost = self._terms.reader.lost(one.partition for one in taken if one.ranges)
-        if not lost:
-            return taken
-        withheld = {
-            one.partition: [(each.first_offset, each.last_offset) for each in one.ranges]
-            for one in taken
-            if one.partition in lost
-        }
-        self._services.session_cache.give_up(self._session, withheld, lost)
-        return [
-            PartitionFetch(one.partition, one.leader_epoch, error=why[0], message=why[1])
-            if (why := lost.get(one.partition))
-            else one
-            for one in taken
-        ]
+        self._unsent.hold(self._outbox.waiting_bytes + self._sending_bytes)
 
     def _order_now(self) -> FetchOrder:
         order = self._terms.order
@@ -483,9 +485,7 @@ class ConsumeStream:
             self._outbox.put(message, response.record_bytes)
 
     def _new_response(self) -> "FetchResponse[pb.ConsumeResponse]":
-        environment = self._services.environment
-        message = pb.ConsumeResponse()
-        return FetchResponse(message, environment.view, self._terms.record_format)
+        return FetchResponse(pb.ConsumeResponse(), self._services.environment.view)
 
     # ---- sender ---------------------------------------------------------------------------------
 
