@@ -55,7 +55,7 @@ async def member(w, *partitions, name="m1", group="g", principal="User:ANONYMOUS
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
 async def test_bnd_34_of_a_bomb_whole_records_come_and_the_rest_is_told_in_words(codec):
-    async with holding(zeros(5, 10 * MIB, codec)) as w:
+    async with holding(zeros(5, 5 * MIB, codec)) as w:
         m1 = await member(w, P0)
         answer = await m1.fetch(**DECODED)
         entry = parts(answer)[P0]

@@ -120,6 +120,7 @@ def decode_records(
     *,
     opened: Callable[[int, memoryview], Opened] = lambda _, batch: opened_batch(batch),
     items: DecodedItems | None = None,
+    make: Callable[..., DecodedRecord] = DecodedRecord,
 ) -> Iterator[DecodedRecord | None]:
     """Yield the records of these batches that lie in the acquired ranges (spec CL-10).
 
@@ -135,6 +136,7 @@ def decode_records(
         on_undecodable: Is told of offsets that have no readable record.
         opened: Opens a batch, which is named by its base offset; may raise as ``opened_batch``.
         items: What the answer holds already.
+        make: Makes a record where it shall stand: large ones are not copied again.
 
     Raises:
         RefusedError: CORRUPT_MESSAGE if these are no whole batches.
@@ -151,7 +153,7 @@ def decode_records(
                     yield None
                     continue
                 counted.add(record)
-                decoded = _decoded(record, delivery_count)
+                decoded = _decoded(record, delivery_count, make)
                 unread = record.offset + 1
                 yield decoded
         except (TooLargeError, *UNDECODABLE) as error:
@@ -200,8 +202,10 @@ def _records(
                 yield None, 0
 
 
-def _decoded(record: LibraryRecord, delivery_count: int) -> DecodedRecord:
-    return DecodedRecord(
+def _decoded(
+    record: LibraryRecord, delivery_count: int, make: Callable[..., DecodedRecord]
+) -> DecodedRecord:
+    return make(
         offset=record.offset,
         timestamp=record.timestamp or 0,
         key=record.key,

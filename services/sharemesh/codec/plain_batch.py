@@ -18,9 +18,9 @@ from sharemesh.codec.batch_frame import (
     LENGTH_PREFIX_BYTES,
 )
 
-PLAIN_BATCH_BYTES_MAX = 32 * 1024 * 1024
-"""Of the records of one batch (BND-34): twice what a Produce may hold uncompressed, and what a
-thread unpacks in some 60 ms."""
+PLAIN_BATCH_BYTES_MAX = 16 * 1024 * 1024
+"""Of the records of one batch (BND-34): what one Produce may hold. A thread unpacks them in some
+30 ms, and an answer with one record of them is written in less than 50."""
 
 _ATTRIBUTES = struct.Struct(">h")
 _LENGTH = struct.Struct(">i")
@@ -31,8 +31,9 @@ _FIRST_GUESS = 8  # times the compressed size
 _GUESS_BYTES_MIN = 64 * 1024
 
 Buffer = bytes | bytearray | memoryview
-Unpacked = tuple[Buffer, bool]
-"""Records, and whether they are but the first ones, since all take more than the bound."""
+Unpacked = tuple[bytearray, bool]
+"""Room for a header with records behind it, and whether they are but the first ones, since all take
+more than the bound."""
 
 
 class TooLargeError(ValueError):
@@ -78,11 +79,10 @@ def opened_batch(batch: Buffer, bytes_max: int = PLAIN_BATCH_BYTES_MAX) -> Opene
     if decompress is None:
         return Opened(batch)  # not compressed, or in a way that its reader will refuse
     try:
-        records, is_cut = decompress(bytes(memoryview(batch)[HEADER_BYTES:]), bytes_max)
+        plain, is_cut = decompress(bytes(memoryview(batch)[HEADER_BYTES:]), bytes_max)
     except (cramjam.DecompressionError, zlib.error, struct.error) as error:
         raise ValueError(f"the batch cannot be decompressed: {error}") from error
-    plain = bytearray(memoryview(batch)[:HEADER_BYTES])
-    plain += records
+    plain[:HEADER_BYTES] = memoryview(batch)[:HEADER_BYTES]
     _LENGTH.pack_into(plain, _LENGTH_AT, len(plain) - LENGTH_PREFIX_BYTES)
     _ATTRIBUTES.pack_into(plain, CRC_START, attributes & ~COMPRESSION_MASK)
     return Opened(plain, is_cut)
@@ -101,37 +101,45 @@ def plain_batch(batch: Buffer, bytes_max: int = PLAIN_BATCH_BYTES_MAX) -> Buffer
     return opened.data
 
 
+def _with_room(*pieces: bytes) -> bytearray:
+    return bytearray().join((bytes(HEADER_BYTES), *pieces))
+
+
 def _gzip(data: bytes, bytes_max: int) -> Unpacked:
-    records = zlib.decompressobj(wbits=31).decompress(data, bytes_max + 1)
-    return (records[:bytes_max], True) if len(records) > bytes_max else (records, False)
+    unpacking = zlib.decompressobj(wbits=31)
+    records = unpacking.decompress(data, bytes_max)
+    is_cut = len(records) == bytes_max and bool(unpacking.decompress(unpacking.unconsumed_tail, 1))
+    return _with_room(records), is_cut
 
 
 def _snappy(data: bytes, bytes_max: int) -> Unpacked:
     if not data.startswith(_XERIAL_MAGIC):
-        return _snappy_block(data, bytes_max)
-    pieces: list[Buffer] = []
+        piece = _snappy_block(data, bytes_max)
+        return _with_room(piece or b""), piece is None
+    pieces: list[bytes] = []
     at, left = _XERIAL_HEADER_BYTES, bytes_max
-    is_cut = False
-    while at < len(data) and not is_cut:
+    while at < len(data):
         (size,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size
         if size < 0:
             raise ValueError(f"a snappy block of {size} bytes")
-        piece, is_cut = _snappy_block(data[at : at + size], left)
+        piece = _snappy_block(data[at : at + size], left)
+        if piece is None:
+            return _with_room(*pieces), True
         pieces.append(piece)
         left -= len(piece)
         at += size
-    return b"".join(pieces), is_cut
+    return _with_room(*pieces), False
 
 
-def _snappy_block(data: bytes, bytes_max: int) -> Unpacked:
-    """Return a block; nothing of one that is too large, since it is unpacked as a whole."""
+def _snappy_block(data: bytes, bytes_max: int) -> bytes | None:
+    """Return a block, None for one that is too large: it is unpacked as a whole, or not at all."""
     if cramjam.snappy.decompress_raw_len(data) > bytes_max:
-        return b"", True
-    return bytes(cramjam.snappy.decompress_raw(data)), False
+        return None
+    return bytes(cramjam.snappy.decompress_raw(data))
 
 
-def _guessing(into: Callable[[bytes, bytearray], int]) -> Callable[[bytes, int], Unpacked]:
+def _guessing(into: Callable[[bytes, memoryview], int]) -> Callable[[bytes, int], Unpacked]:
     """Return a decompressor that writes into buffers of a growing size, up to the bound.
 
     One that is too small is filled before that is told.
@@ -140,14 +148,18 @@ def _guessing(into: Callable[[bytes, bytearray], int]) -> Callable[[bytes, int],
     def decompress(data: bytes, bytes_max: int) -> Unpacked:
         size = max(_GUESS_BYTES_MIN, _FIRST_GUESS * len(data))
         while True:
-            buffer = bytearray(min(size, bytes_max))
+            buffer = bytearray(HEADER_BYTES + min(size, bytes_max))
             try:
-                return memoryview(buffer)[: into(data, buffer)], False
+                with memoryview(buffer) as view, view[HEADER_BYTES:] as room:
+                    end = HEADER_BYTES + into(data, room)
             except cramjam.DecompressionError as error:
                 if "whole buffer" not in str(error):
                     raise
                 if size >= bytes_max:
                     return buffer, True
+            else:
+                del buffer[end:]
+                return buffer, False
             size *= _FIRST_GUESS
 
     return decompress

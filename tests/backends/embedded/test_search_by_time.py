@@ -79,7 +79,7 @@ async def test_bnd_35_the_record_is_found_behind_one_header_that_lied(opened):
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
 async def test_bnd_35_a_bomb_counts_as_one_piece_and_records_before_its_bound_are_found(codec):
-    bomb = claiming(made(5, value=bytes(10 * MIB), compression=codec), WANTED_MS)
+    bomb = claiming(made(5, value=bytes(5 * MIB), compression=codec), WANTED_MS)
     async with log_with(made(10), bomb, made(1, time_ms=9_000)) as log:
         assert await log.offset_for_timestamp(WANTED_MS, nullcontext) == (13, WANTED_MS)
         assert await log.offset_for_timestamp(WANTED_MS + 1, nullcontext) == (15, 9_000)

@@ -20,6 +20,7 @@ FAMILIES = (
     "leading",
     "joining",
     "writing",
+    "bombs",
     "administering",
     "kafka_frames",
 )

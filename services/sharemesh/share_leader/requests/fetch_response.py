@@ -106,9 +106,9 @@ class FetchResponse(Generic[Message]):
                 bad.append,
                 opened=opened.of(taken.partition),
                 items=self._items,
+                make=entry.decoded_records.add,
             ):
                 if record is not None:
-                    entry.decoded_records.append(record)
                     size = record.ByteSize()
                     self.record_bytes += size
                     work += 1 + len(record.headers) + size // BYTES_OF_A_UNIT
