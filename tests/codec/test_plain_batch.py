@@ -4,14 +4,21 @@ import random
 import struct
 import tracemalloc
 from contextlib import suppress
+from itertools import islice
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from sharemesh.codec import decoded_records
 from sharemesh.codec.batch_frame import CRC_START, HEADER_BYTES, place_frame
 from sharemesh.codec.decoded_records import DecodedItems
-from sharemesh.codec.guarded_records import RECORD_HEADERS_MAX, guarded_records
-from sharemesh.codec.plain_batch import TooLargeError, opened_batch, plain_batch
+from sharemesh.codec.guarded_records import (
+    RECORD_HEADERS_MAX,
+    UNDECODABLE,
+    guarded_records,
+    record_times,
+)
+from sharemesh.codec.plain_batch import Opened, TooLargeError, opened_batch, plain_batch
 from sharemesh.codec.record_set import COMPRESSION, RecordSetError, build_batch
 from sharemesh.codec.record_set import decode_records as decode_plain
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -136,3 +143,29 @@ def test_bnd_34_headers_in_masses_are_refused_before_they_are_made():
     made = bytes(build_batch(records, timestamp_ms=5, compression=COMPRESSION["zstd"]))
     found = list(guarded_records(opened_batch(made)))
     assert [len(each.headers) for each in found] == [0, RECORD_HEADERS_MAX, 0]
+
+
+@pytest.mark.parametrize("codec", COMPRESSION)
+def test_bnd_35_times_are_those_of_the_records_and_nothing_else_is_made_of_them(codec):
+    builder = DefaultRecordBatchBuilder(2, COMPRESSION[codec], 0, -1, -1, -1, 1 << 30)
+    for number in range(300):
+        builder.append(number, 5_000 - 7 * number, b"k", bytes(number), [("h", b"x")])
+    made = builder.build()
+    place_frame(made, 40, 1)
+    opened = opened_batch(bytes(made))
+    assert list(record_times(opened)) == [(r.offset, r.timestamp) for r in guarded_records(opened)]
+    assert list(record_times(opened))[:2] == [(40, 5_000), (41, 4_993)]
+    struct.pack_into(">h", opened.data if codec != "none" else made, CRC_START, 0x08)
+    plain = opened if codec != "none" else opened_batch(bytes(made))
+    assert {time_ms for _, time_ms in record_times(plain)} == {5_000}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_bnd_35_times_of_damaged_records_raise_nothing_but_what_is_documented(codec):
+    rng = random.Random(9)
+    plain = bytearray(plain_batch(batch(rng.randbytes(300), codec)))
+    for _ in range(300):
+        bad = bytearray(plain)
+        bad[rng.randrange(HEADER_BYTES - 4, len(bad))] = rng.randrange(256)
+        with suppress(*UNDECODABLE):
+            assert len(list(islice(record_times(Opened(bad)), 5))) <= 5

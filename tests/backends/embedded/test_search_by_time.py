@@ -1,10 +1,12 @@
 """Searches by time open few batches of strangers, and little of each (BND-35)."""
 
 import asyncio
+import struct
 from contextlib import asynccontextmanager, nullcontext
 from random import Random
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from sharemesh.backends.embedded.records import record_reader
 from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
@@ -51,13 +53,13 @@ async def log_with(*batches):
 @pytest.fixture
 def opened(monkeypatch):
     """Return how many batches were opened."""
-    real, seen = record_reader.decode_records, []
+    real, seen = record_reader.opened_batch, []
 
-    def decode_records(batch):
+    def opened_batch(batch):
         seen.append(batch)
         return real(batch)
 
-    monkeypatch.setattr(record_reader, "decode_records", decode_records)
+    monkeypatch.setattr(record_reader, "opened_batch", opened_batch)
     return seen
 
 
@@ -81,12 +83,12 @@ async def test_bnd_35_the_record_is_found_behind_one_header_that_lied(opened):
 async def test_bnd_35_a_bomb_counts_as_one_piece_and_records_before_its_bound_are_found(codec):
     bomb = claiming(made(5, value=bytes(5 * MIB), compression=codec), WANTED_MS)
     async with log_with(made(10), bomb, made(1, time_ms=9_000)) as log:
-        assert await log.offset_for_timestamp(WANTED_MS, nullcontext) == (13, WANTED_MS)
+        assert await log.offset_for_timestamp(WANTED_MS, nullcontext) == (14, WANTED_MS)
         assert await log.offset_for_timestamp(WANTED_MS + 1, nullcontext) == (15, 9_000)
         assert await log.offset_for_timestamp(1_000, nullcontext) == (0, 1_000)
         await log.delete_records(11)
         assert await log.offset_for_timestamp(1_000, nullcontext) == (11, 1_000)
-        assert await log.offset_for_timestamp(WANTED_MS, nullcontext) == (13, WANTED_MS)
+        assert await log.offset_for_timestamp(WANTED_MS, nullcontext) == (14, WANTED_MS)
 
 
 async def test_bnd_35_of_a_batch_of_very_many_records_the_rest_counts_as_one_piece(monkeypatch):
@@ -94,6 +96,16 @@ async def test_bnd_35_of_a_batch_of_very_many_records_the_rest_counts_as_one_pie
     async with log_with(claiming(made(100), WANTED_MS)) as log:
         assert await log.offset_for_timestamp(WANTED_MS, nullcontext) == (50, WANTED_MS)
         assert await log.offset_for_timestamp(1_000, nullcontext) == (0, 1_000)
+
+
+async def test_bnd_35_a_record_that_claims_an_offset_outside_its_batch_is_not_the_answer():
+    records = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+    for offset, time_ms in ((0, 1_000), (7_000, WANTED_MS), (2, WANTED_MS)):
+        records.append(offset, time_ms, None, b"v", [])
+    lying = bytearray(records.build())
+    struct.pack_into(">i", lying, 23, 2)  # the last offset delta
+    async with log_with(made(3), claiming(lying, WANTED_MS)) as log:
+        assert await log.offset_for_timestamp(WANTED_MS, nullcontext) == (4, WANTED_MS)
 
 
 async def test_bnd_35_a_turn_is_held_until_the_thread_is_free_though_the_caller_is_gone():

@@ -8,7 +8,8 @@ from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentI
 from sharemesh.backends.embedded.owned.segments import read_whole_frames
 from sharemesh.codec.batch_frame import CONTROL, HEADER_BYTES, Frame, header_of
 from sharemesh.codec.control_batches import is_abort_marker
-from sharemesh.codec.record_set import RecordSetError, decode_records
+from sharemesh.codec.guarded_records import UNDECODABLE, record_times
+from sharemesh.codec.plain_batch import opened_batch
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.record_log import ReadResult
@@ -171,13 +172,15 @@ def _first_at(
     """
     unread = max(frame.base_offset, start_offset)
     try:
-        for count, record in enumerate(decode_records(batch), 1):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                return record.offset, record.timestamp_ms
-            unread = max(unread, min(record.offset + 1, frame.end_offset - 1))
+        for count, (offset, time_ms) in enumerate(record_times(opened_batch(batch)), 1):
+            if not frame.base_offset <= offset < frame.end_offset:
+                return unread, frame.max_timestamp_ms
+            if time_ms >= timestamp_ms and offset >= start_offset:
+                return offset, time_ms
+            unread = max(unread, min(offset + 1, frame.end_offset - 1))
             if count >= RECORDS_LOOKED_AT_MAX:
                 return unread, frame.max_timestamp_ms
-    except RecordSetError:  # its producer made it so
+    except UNDECODABLE:  # its producer made it so
         return unread, frame.max_timestamp_ms
     return None
 
