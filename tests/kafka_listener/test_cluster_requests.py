@@ -60,6 +60,37 @@ async def test_topics_may_be_asked_for_by_id():
         assert (missing.name, missing.topic_id) == (None, unknown)
 
 
+@pytest.mark.parametrize("version", [12, 13])
+async def test_where_a_topic_has_an_id_names_do_not_count(version):
+    """KLS-10: as at Kafka 4.4; each topic is told once."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        topic_id = await orders(mesh)
+        wrong = [{"name": "orders", "topic_id": UUID(int=99)}, {"name": "orders", "topic_id": None}]
+        [missing] = (await client.ask(METADATA, version, topics=wrong)).topics
+        assert missing.error_code == error_code(ErrorCode.UNKNOWN_TOPIC_ID)
+        assert (missing.name, missing.topic_id) == (None, UUID(int=99))
+        twice = [{"name": None, "topic_id": topic_id}, {"name": "no", "topic_id": topic_id}]
+        [known] = (await client.ask(METADATA, version, topics=twice)).topics
+        assert (known.name, known.error_code) == ("orders", NO_ERROR)
+        named = [{"name": "orders", "topic_id": None}] * 2
+        assert len((await client.ask(METADATA, version, topics=named)).topics) == 1
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("name", [None, "orders"])
+async def test_no_topic_is_asked_for_by_id_before_version_12(version, name):
+    """KLS-10: refused as a whole, and the connection stays."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        topic_id = await orders(mesh)
+        asked = [{"name": name, "topic_id": topic_id}, {"name": "orders", "topic_id": None}]
+        told = await client.ask(METADATA, version, topics=asked)
+        assert (told.brokers, told.controller_id) == ((), -1)
+        assert [each.name for each in told.topics] == [name or "", "orders"]
+        assert {each.error_code for each in told.topics} == {error_code(ErrorCode.INVALID_REQUEST)}
+        [known] = (await client.ask(METADATA, version, topics=asked[1:])).topics
+        assert known.error_code == NO_ERROR
+
+
 @pytest.mark.parametrize(
     ("name", "code"),
     [

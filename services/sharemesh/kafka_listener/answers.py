@@ -203,10 +203,8 @@ class KafkaAnswers:
 
     async def _metadata(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message
-        if metadata.lacks_a_name(version, message):
-            raise RefusedFrameError(
-                "malformed", f"its request Metadata version {version} has a topic without a name"
-            )
+        if metadata.has_ids_too_early(version, message):
+            return await self._written(asked, lambda: metadata.not_by_id_yet(message))
         name_of = cache(self._name_of)  # looked up once, before the answer is written
         request = metadata.to_request(version, message, name_of)
         nodes = self._nodes()

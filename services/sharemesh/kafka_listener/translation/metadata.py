@@ -1,6 +1,7 @@
 """Metadata and DescribeCluster: who is there, and who leads what."""
 
 from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId
@@ -18,8 +19,10 @@ from sharemesh.kafka_listener.nodes import NOBODY, KafkaNodes
 from sharemesh.v1 import admin_pb2 as pb
 
 _ALL_IF_EMPTY = 0
-_BY_ID_FROM = 12
 """In version 0 an empty list of topics asks for all, later only an absent one does."""
+
+_BY_ID_FROM = 12
+"""Versions 10 and 11 have ids too, but no answer without a name: Kafka takes none there."""
 
 NOT_ASKED_FOR = -2_147_483_648
 """Where operations that are allowed would be told."""
@@ -29,18 +32,26 @@ NameOf = Callable[[TopicId], str | None]
 
 def to_request(version: int, asked: KafkaMessage, name_of: NameOf) -> pb.MetadataRequest:
     """Return our request; topics that are asked for by an unknown id are left out."""
-    topics = asked.topics
-    if topics is None or (version == _ALL_IF_EMPTY and not topics):
+    if _asks_for_all(version, asked):
         return pb.MetadataRequest()
-    names = (_name(each, name_of) for each in topics)
+    names = (_name(each, name_of) for each in _wanted(asked))
     return pb.MetadataRequest(
         topics=pb.TopicNames(names=[each for each in names if each is not None])
     )
 
 
-def lacks_a_name(version: int, asked: KafkaMessage) -> bool:
-    """Return whether a topic is asked for by its id alone, which no answer before 12 can tell."""
-    return version < _BY_ID_FROM and any(each.name is None for each in asked.topics or ())
+def has_ids_too_early(version: int, asked: KafkaMessage) -> bool:
+    """Return whether a topic has an id, or no name, in a version whose answers need names."""
+    return version < _BY_ID_FROM and any(
+        each.name is None or _id(each) is not None for each in asked.topics or ()
+    )
+
+
+def not_by_id_yet(asked: KafkaMessage) -> Content:
+    """Return the answer to a request that ``has_ids_too_early``."""
+    refusal = refused(asked, ErrorCode.INVALID_REQUEST, KafkaNodes(()))
+    topics: list[dict[str, object]] = refusal["topics"]  # type: ignore[assignment]
+    return {**refusal, "topics": [each | {"name": each["name"] or ""} for each in topics]}
 
 
 def to_answer(
@@ -50,11 +61,11 @@ def to_answer(
     nodes: KafkaNodes,
     name_of: NameOf,
 ) -> Content:
-    """Return Kafka's answer: topics in the order in which they were asked for."""
+    """Return Kafka's answer: topics once each, in the order in which they were asked for."""
     by_name = {each.name: described_topic(each, nodes) for each in response.topics}
     topics = list(by_name.values())
-    if asked.topics is not None and (version != _ALL_IF_EMPTY or asked.topics):
-        topics = [_found(each, name_of, by_name) for each in asked.topics]
+    if not _asks_for_all(version, asked):
+        topics = [_found(each, name_of, by_name) for each in _wanted(asked)]
     return {**_cluster(response, nodes), "topics": topics}
 
 
@@ -113,28 +124,42 @@ def _cluster(response: pb.MetadataResponse, nodes: KafkaNodes) -> dict[str, obje
     }
 
 
+def _asks_for_all(version: int, asked: KafkaMessage) -> bool:
+    return asked.topics is None or (version == _ALL_IF_EMPTY and not asked.topics)
+
+
+def _wanted(asked: KafkaMessage) -> list[KafkaMessage]:
+    """Return the topics to be told: with an id among them, those with ids alone, as in Kafka."""
+    by_id = {_id(each): each for each in asked.topics if _id(each) is not None}
+    return list((by_id or {each.name: each for each in asked.topics}).values())
+
+
+def _id(topic: KafkaMessage) -> UUID | None:
+    found: UUID | None = getattr(topic, "topic_id", None)
+    return found
+
+
 _FORBIDDEN = error_code(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _name(topic: KafkaMessage, name_of: NameOf) -> str | None:
-    if topic.name is not None:
-        return str(topic.name)
-    return name_of(from_uuid(topic.topic_id))
+    topic_id = _id(topic)
+    if topic_id is not None or topic.name is None:
+        return name_of(from_uuid(topic_id))
+    return str(topic.name)
 
 
 def _found(
     topic: KafkaMessage, name_of: NameOf, by_name: Mapping[str, dict[str, object]]
 ) -> dict[str, object]:
-    topic_id = getattr(topic, "topic_id", None)
+    topic_id = _id(topic)
     name = _name(topic, name_of)
-    if name is None:
-        return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-    found = by_name.get(name)
-    if topic.name is None and found is not None and found["error_code"] == _FORBIDDEN:
+    found = None if name is None else by_name.get(name)
+    if topic_id is None and name is not None:
+        return found or _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, None)
+    if found is None or found["error_code"] == _FORBIDDEN or found["topic_id"] != topic_id:
         # One answer for what is absent and what is forbidden: the name is not the caller's.
         return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-    if found is None:
-        return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name, topic_id)
     return found
 
 
