@@ -32,6 +32,7 @@ _METHODS = {
     ServedRequest.DESCRIBE_CONFIGS: (methods.DESCRIBE_CONFIGS, methods.DESCRIBE_GROUP_CONFIGS),
     ServedRequest.INCREMENTAL_ALTER_CONFIGS: (methods.ALTER_CONFIGS, methods.ALTER_GROUP_CONFIGS),
     ServedRequest.DESCRIBE_CLUSTER: (methods.METADATA,),
+    ServedRequest.DESCRIBE_TOPIC_PARTITIONS: (methods.METADATA,),
     ServedRequest.SHARE_GROUP_HEARTBEAT: (methods.SHARE_GROUP_HEARTBEAT,),
     ServedRequest.SHARE_FETCH: (methods.SHARE_FETCH,),
     ServedRequest.SHARE_ACKNOWLEDGE: (methods.SHARE_ACKNOWLEDGE,),

@@ -18,6 +18,7 @@ from sharemesh.domain.ids import NodeId
 from sharemesh.kafka.messages import entity_of, error_code, milliseconds
 from sharemesh.kafka.security import SaslMechanism
 from sharemesh.kafka_listener.answers import KafkaAnswers
+from sharemesh.kafka_listener.cluster_answers import ClusterAnswers
 from sharemesh.kafka_listener.config_answers import ConfigAnswers
 from sharemesh.kafka_listener.group_config_calls import GroupConfigCalls
 from sharemesh.kafka_listener.limits import KafkaListenerLimits
@@ -88,7 +89,10 @@ class ListeningMesh:
         self.group_calls = GroupConfigCalls(handlers, elsewhere, self.view, node_id, caller, access)
         self.group_calls.offer(elsewhere)
         configs = ConfigAnswers(handlers, self.view, self.group_calls)
-        answers = self.answers = KafkaAnswers(handlers, self.view, node_id, self.registry, configs)
+        clusters = ClusterAnswers(handlers, self.view, access, self.mesh.clock)
+        answers = self.answers = KafkaAnswers(
+            handlers, self.view, node_id, self.registry, configs, clusters
+        )
         self.logins = Logins(
             self.mechanisms,
             UserTable(node.view),

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from sharemesh.authorization.access import refusal_on
+from sharemesh.authorization.permitted_operations import NOT_ASKED_FOR, permitted_operations
 from sharemesh.authorization.slices import Slices
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId
@@ -21,16 +22,6 @@ from sharemesh.v1 import group_coordinator_pb2 as pb
 
 Answer = TypeVar("Answer")
 GROUP_TYPE = "share"
-OPERATION_BITS = {
-    Operation.READ: 3,
-    Operation.DELETE: 6,
-    Operation.DESCRIBE: 8,
-    Operation.DESCRIBE_CONFIGS: 10,
-    Operation.ALTER_CONFIGS: 11,
-}
-"""Kafka's numbers of the operations on a group; bit ``1 << number`` says that it is allowed."""
-NOT_ASKED = -(2**31)
-"""Authorized operations of a describe that did not ask for them, as Kafka answers."""
 
 
 class GroupAdmin:
@@ -169,14 +160,12 @@ class GroupAdmin:
             assignment_epoch=group.assignment_epoch,
             assignor_name=assignor.NAME,
             coordinator_id=coordinator.node_id,
-            authorized_operations=NOT_ASKED,
+            authorized_operations=NOT_ASKED_FOR,
             paused=coordinator.config(group_id).paused,
         )
         if operations:
-            described.authorized_operations = sum(
-                1 << bit
-                for operation, bit in OPERATION_BITS.items()
-                if coordinator.access.may(principal, operation, ResourceType.GROUP, group_id)
+            described.authorized_operations = permitted_operations(
+                coordinator.access, principal, ResourceType.GROUP, group_id
             )
         described.members.extend(
             self._member_message(group.members[member_id]) for member_id in sorted(group.members)

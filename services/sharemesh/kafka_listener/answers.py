@@ -3,14 +3,13 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import NamedTuple
 
 from google.protobuf.message import Message
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
+from sharemesh.domain.ids import NodeId, TopicPartition
 from sharemesh.kafka.messages import (
     Content,
     KafkaMessage,
@@ -19,6 +18,7 @@ from sharemesh.kafka.messages import (
 )
 from sharemesh.kafka.served_messages import has_flexible_header, read_request, response_frame
 from sharemesh.kafka_listener import api_versions
+from sharemesh.kafka_listener.cluster_answers import ClusterAnswers
 from sharemesh.kafka_listener.config_answers import ConfigAnswers, UnwrittenAnswer
 from sharemesh.kafka_listener.failures import code_of
 from sharemesh.kafka_listener.frames import RefusedFrameError
@@ -44,7 +44,6 @@ from sharemesh.kafka_listener.translation import (
     groups,
     list_offsets,
     lone_batch,
-    metadata,
     produce,
     produced_parts,
     share_fetch,
@@ -56,7 +55,7 @@ from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.network import CallContext, CallFailedError
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Registry
-from sharemesh.v1 import admin_pb2, share_leader_pb2
+from sharemesh.v1 import share_leader_pb2
 
 Frame = Sequence[bytes]
 """A frame in pieces, its size in front; empty: the request wants no answer."""
@@ -108,12 +107,14 @@ class KafkaAnswers:
         node_id: NodeId,
         registry: Registry,
         configs: ConfigAnswers,
+        clusters: ClusterAnswers,
     ) -> None:
         self.handlers = handlers
         self._view = view
         self._node_id = node_id
         self._registry = registry
         self._configs = configs
+        self._clusters = clusters
         self._long_work = LongWork()
         self._by_request: dict[ServedRequest, Callable[[Asked], Awaitable[Frame]]] = {
             ServedRequest.PRODUCE: self._produce,
@@ -125,6 +126,7 @@ class KafkaAnswers:
             ServedRequest.SASL_HANDSHAKE: self._sasl_handshake,
             ServedRequest.SASL_AUTHENTICATE: self._sasl_authenticate,
             ServedRequest.DESCRIBE_CLUSTER: self._describe_cluster,
+            ServedRequest.DESCRIBE_TOPIC_PARTITIONS: self._topic_partitions,
             ServedRequest.SHARE_GROUP_HEARTBEAT: self._share_group_heartbeat,
             ServedRequest.SHARE_FETCH: self._share_fetch,
             ServedRequest.SHARE_ACKNOWLEDGE: self._share_acknowledge,
@@ -202,30 +204,19 @@ class KafkaAnswers:
         return _login_answer(asked, await logins.authenticate(asked.login, asked.message))
 
     async def _metadata(self, asked: Asked) -> Frame:
-        version, message = asked.header.version, asked.message
-        if metadata.has_ids_too_early(version, message):
-            return await self._written(asked, lambda: metadata.not_by_id_yet(message))
-        name_of = cache(self._name_of)  # looked up once, before the answer is written
-        request = metadata.to_request(version, message, name_of)
-        nodes = self._nodes()
-        try:
-            response = await self.handlers.call(methods.METADATA, request, asked.context)
-        except CallFailedError as error:
-            code = code_of(error, ErrorCode.UNKNOWN_SERVER_ERROR)
-            return await self._written(asked, lambda: metadata.refused(message, code, nodes))
-        nodes = self._nodes()
-        return await self._written(
-            asked, lambda: metadata.to_answer(version, message, response, nodes, name_of), response
+        return await self._put_together(
+            asked, await self._clusters.metadata(self._seen(asked), asked.context)
         )
 
     async def _describe_cluster(self, asked: Asked) -> Frame:
-        nothing = admin_pb2.MetadataRequest(topics=admin_pb2.TopicNames())
-        try:
-            response = await self.handlers.call(methods.METADATA, nothing, asked.context)
-        except CallFailedError as error:
-            code = code_of(error, ErrorCode.UNKNOWN_SERVER_ERROR)
-            return asked.answered(metadata.cluster_not_described(code, error.message))
-        return asked.answered(metadata.described_cluster(response, self._nodes()))
+        return await self._put_together(
+            asked, await self._clusters.cluster(self._seen(asked), asked.context)
+        )
+
+    async def _topic_partitions(self, asked: Asked) -> Frame:
+        return await self._put_together(
+            asked, await self._clusters.topic_partitions(self._seen(asked), asked.context)
+        )
 
     async def _find_coordinator(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message
@@ -362,12 +353,7 @@ class KafkaAnswers:
     async def _plain(self, asked: Asked) -> Frame:
         """Answer a request by one call, and nothing else."""
         plain = PLAIN_REQUESTS[asked.request]
-        seen = SeenRequest(
-            asked.header.version,
-            asked.message,
-            self._nodes(),
-            cache(self._name_of),  # looked up once: results stay with what they are about
-        )
+        seen = self._seen(asked)
         request = plain.to_request(seen)
         try:
             response = await self.handlers.call(plain.method, request, asked.context)
@@ -397,7 +383,8 @@ class KafkaAnswers:
 
     async def _put_together(self, asked: Asked, answer: UnwrittenAnswer) -> Frame:
         return await self._long_work.done(
-            lambda: asked.answered(answer.content()), is_long=answer.parts > PARTS_IN_LOOP
+            lambda: asked.answered(answer.content()),
+            is_long=asked.is_long or answer.parts > PARTS_IN_LOOP,
         )
 
     async def _written(
@@ -410,9 +397,8 @@ class KafkaAnswers:
     def _nodes(self) -> KafkaNodes:
         return KafkaNodes(self._view.nodes())
 
-    def _name_of(self, topic_id: TopicId) -> str | None:
-        topic = self._view.topic(topic_id)
-        return None if topic is None else topic.name
+    def _seen(self, asked: Asked) -> SeenRequest:
+        return self._clusters.seen(asked.header.version, asked.message)
 
 
 def _read(key: int, version: int, frame: bytes) -> tuple[RequestHeader, KafkaMessage]:

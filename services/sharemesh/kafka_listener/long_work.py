@@ -40,4 +40,9 @@ class LongWork:
 
 def has_many_parts(response: Message) -> bool:
     """Return whether a response without records is long, as its bytes tell."""
-    return response.ByteSize() > PARTS_IN_LOOP * BYTES_OF_A_PART
+    return parts_of(response) > PARTS_IN_LOOP
+
+
+def parts_of(response: Message) -> int:
+    """Return about how many parts a response without records has."""
+    return response.ByteSize() // BYTES_OF_A_PART

@@ -17,7 +17,6 @@ from sharemesh.kafka_listener.translation import (
     group_offsets,
     groups,
     scram_users,
-    topic_partitions,
     topics,
 )
 from sharemesh.kafka_listener.translation.seen_request import SeenRequest
@@ -104,13 +103,6 @@ PLAIN_REQUESTS = {
         topics.grow_request,
         topics.grow_answer,
         topics.grow_refused,
-        _ANYBODY,
-    ),
-    ServedRequest.DESCRIBE_TOPIC_PARTITIONS: PlainRequest(
-        methods.METADATA,
-        topic_partitions.to_request,
-        topic_partitions.to_answer,
-        topic_partitions.refused,
         _ANYBODY,
     ),
     ServedRequest.DELETE_RECORDS: PlainRequest(

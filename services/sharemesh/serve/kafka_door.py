@@ -9,6 +9,7 @@ from sharemesh.cluster.store.login_secret import login_secret
 from sharemesh.cluster.user_table import UserTable
 from sharemesh.kafka.security import SaslMechanism
 from sharemesh.kafka_listener.answers import KafkaAnswers
+from sharemesh.kafka_listener.cluster_answers import ClusterAnswers
 from sharemesh.kafka_listener.config_answers import ConfigAnswers
 from sharemesh.kafka_listener.group_config_calls import GroupConfigCalls
 from sharemesh.kafka_listener.limits import KafkaListenerLimits
@@ -48,8 +49,14 @@ class KafkaDoor:
         self._settings = settings
         self.handlers = OfferedHandlers()
         registry = around.telemetry.registry
+        access = Access(around.authorizer)
         answers = KafkaAnswers(
-            self.handlers, around.view, around.node_id, registry, self._configs()
+            self.handlers,
+            around.view,
+            around.node_id,
+            registry,
+            self._configs(access),
+            ClusterAnswers(self.handlers, around.view, access, around.clock),
         )
         self._logins = Logins(
             [SaslMechanism(each) for each in settings.kafka_listener_sasl_mechanisms],
@@ -71,8 +78,8 @@ class KafkaDoor:
             on_refused=on_refused,
         )
 
-    def _configs(self) -> ConfigAnswers:
-        around, access = self._around, Access(self._around.authorizer)
+    def _configs(self, access: Access) -> ConfigAnswers:
+        around = self._around
         elsewhere = OfferedHandlers()
         groups = GroupConfigCalls(
             self.handlers, elsewhere, around.view, around.node_id, around.caller, access

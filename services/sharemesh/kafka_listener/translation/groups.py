@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Mapping
 
+from sharemesh.authorization.permitted_operations import NOT_ASKED_FOR
 from sharemesh.domain.ids import TopicId
 from sharemesh.domain.share_group.group import GroupState
 from sharemesh.kafka.messages import Content, error_code, milliseconds, to_uuid
@@ -16,7 +17,6 @@ WITH_MESSAGES = 3
 
 _PROTOCOL = "share"
 _NOT_THERE = "classic"
-_NOT_ASKED_FOR = -2_147_483_648
 _HEAD = struct.Struct(">iBi")  # correlation id, no tagged fields, throttle time
 
 
@@ -63,12 +63,7 @@ def describe_refused(seen: SeenRequest, code: int, message: str) -> Content:
         "throttle_time": milliseconds(0),
         "groups": [
             _described(
-                pb.DescribedShareGroup(
-                    group_id=each,
-                    error_code=code,
-                    error_message=message,
-                    authorized_operations=_NOT_ASKED_FOR,
-                )
+                pb.DescribedShareGroup(group_id=each, error_code=code, error_message=message)
             )
             for each in seen.message.group_ids
         ],
@@ -144,12 +139,14 @@ def _described(group: pb.DescribedShareGroup) -> dict[str, object]:
         "error_code": error_code(heartbeat_code(group.error_code)),
         "error_message": group.error_message or None,
         "group_id": group.group_id,
-        "group_state": group.group_state,
+        "group_state": "" if group.error_code else group.group_state,
         "group_epoch": group.group_epoch,
         "assignment_epoch": group.assignment_epoch,
         "assignor_name": group.assignor_name,
         "members": [_member(each) for each in group.members],
-        "authorized_operations": group.authorized_operations,
+        "authorized_operations": (
+            NOT_ASKED_FOR if group.error_code else group.authorized_operations
+        ),
     }
 
 

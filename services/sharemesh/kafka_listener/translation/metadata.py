@@ -1,8 +1,10 @@
 """Metadata and DescribeCluster: who is there, and who leads what."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
+from sharemesh.authorization.permitted_operations import NOT_ASKED_FOR
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId
 from sharemesh.domain.topics import check_topic_name
@@ -16,6 +18,7 @@ from sharemesh.kafka.messages import (
 )
 from sharemesh.kafka_listener.failures import topic_code
 from sharemesh.kafka_listener.nodes import NOBODY, KafkaNodes
+from sharemesh.kafka_listener.translation.seen_request import SeenRequest
 from sharemesh.v1 import admin_pb2 as pb
 
 _ALL_IF_EMPTY = 0
@@ -24,17 +27,24 @@ _ALL_IF_EMPTY = 0
 _BY_ID_FROM = 12
 """Versions 10 and 11 have ids too, but no answer without a name: Kafka takes none there."""
 
-NOT_ASKED_FOR = -2_147_483_648
-"""Where operations that are allowed would be told."""
+_BROKERS, _CONTROLLERS = 1, 2
+_MISMATCHED_ENDPOINT_TYPE, _UNSUPPORTED_ENDPOINT_TYPE = 114, 115
 
 NameOf = Callable[[TopicId], str | None]
 
 
-def to_request(version: int, asked: KafkaMessage, name_of: NameOf) -> pb.MetadataRequest:
+class Permitted(NamedTuple):
+    """Bit fields of the operations that are allowed, where somebody asked for them."""
+
+    on_cluster: int
+    on_topics: Mapping[str, int]
+
+
+def to_request(seen: SeenRequest) -> pb.MetadataRequest:
     """Return our request; topics that are asked for by an unknown id are left out."""
-    if _asks_for_all(version, asked):
+    if _asks_for_all(seen):
         return pb.MetadataRequest()
-    names = (_name(each, name_of) for each in _wanted(asked))
+    names = (_name(each, seen.name_of) for each in _wanted(seen.message))
     return pb.MetadataRequest(
         topics=pb.TopicNames(names=[each for each in names if each is not None])
     )
@@ -54,19 +64,16 @@ def not_by_id_yet(asked: KafkaMessage) -> Content:
     return {**refusal, "topics": [each | {"name": each["name"] or ""} for each in topics]}
 
 
-def to_answer(
-    version: int,
-    asked: KafkaMessage,
-    response: pb.MetadataResponse,
-    nodes: KafkaNodes,
-    name_of: NameOf,
-) -> Content:
+def to_answer(seen: SeenRequest, response: pb.MetadataResponse, permitted: Permitted) -> Content:
     """Return Kafka's answer: topics once each, in the order in which they were asked for."""
-    by_name = {each.name: described_topic(each, nodes) for each in response.topics}
+    by_name = {
+        each.name: described_topic(each, seen.nodes, permitted.on_topics)
+        for each in response.topics
+    }
     topics = list(by_name.values())
-    if not _asks_for_all(version, asked):
-        topics = [_found(each, name_of, by_name) for each in _wanted(asked)]
-    return {**_cluster(response, nodes), "topics": topics}
+    if not _asks_for_all(seen):
+        topics = [_found(each, seen.name_of, by_name) for each in _wanted(seen.message)]
+    return {**_cluster(response, seen.nodes, permitted.on_cluster), "topics": topics}
 
 
 def refused(asked: KafkaMessage, code: int, nodes: KafkaNodes) -> Content:
@@ -82,10 +89,23 @@ def refused(asked: KafkaMessage, code: int, nodes: KafkaNodes) -> Content:
     }
 
 
-def described_cluster(response: pb.MetadataResponse, nodes: KafkaNodes) -> Content:
+def wrong_endpoint(asked: KafkaMessage) -> tuple[int, str] | None:
+    """Return why DescribeCluster is not answered: who asks it wants to reach something else."""
+    kind = getattr(asked, "endpoint_type", _BROKERS)
+    if kind == _BROKERS:
+        return None
+    if kind == _CONTROLLERS:
+        why = "this is an endpoint of brokers: give its address as bootstrap.servers"
+        return _MISMATCHED_ENDPOINT_TYPE, why
+    return _UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {kind}: there are brokers (1) only"
+
+
+def described_cluster(
+    response: pb.MetadataResponse, nodes: KafkaNodes, permitted: int = NOT_ASKED_FOR
+) -> Content:
     """Return the answer to DescribeCluster."""
     return {
-        **_cluster(response, nodes),
+        **_cluster(response, nodes, permitted),
         "error_message": None,
         "endpoint_type": 1,
         "brokers": [
@@ -110,7 +130,14 @@ def cluster_not_described(code: int, message: str) -> Content:
     }
 
 
-def _cluster(response: pb.MetadataResponse, nodes: KafkaNodes) -> dict[str, object]:
+def is_told(topic: pb.TopicMetadata) -> bool:
+    """Return whether the caller may see a topic, even if there is none of that name."""
+    return topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _cluster(
+    response: pb.MetadataResponse, nodes: KafkaNodes, permitted: int = NOT_ASKED_FOR
+) -> dict[str, object]:
     return {
         "throttle_time": milliseconds(0),
         "error_code": error_code(ErrorCode.NONE),
@@ -120,12 +147,13 @@ def _cluster(response: pb.MetadataResponse, nodes: KafkaNodes) -> dict[str, obje
         ],
         "cluster_id": response.cluster_id,
         "controller_id": nodes.controller,
-        "cluster_authorized_operations": NOT_ASKED_FOR,
+        "cluster_authorized_operations": permitted,
     }
 
 
-def _asks_for_all(version: int, asked: KafkaMessage) -> bool:
-    return asked.topics is None or (version == _ALL_IF_EMPTY and not asked.topics)
+def _asks_for_all(seen: SeenRequest) -> bool:
+    topics = seen.message.topics
+    return topics is None or (seen.version == _ALL_IF_EMPTY and not topics)
 
 
 def _wanted(asked: KafkaMessage) -> list[KafkaMessage]:
@@ -174,14 +202,17 @@ def _failed(code: int, name: str | None, topic_id: object) -> dict[str, object]:
     }
 
 
-def described_topic(topic: pb.TopicMetadata, nodes: KafkaNodes) -> dict[str, object]:
-    """Return one topic with its partitions, or why it is not told."""
+def described_topic(
+    topic: pb.TopicMetadata, nodes: KafkaNodes, permitted: Mapping[str, int]
+) -> dict[str, object]:
+    """Return one topic with its partitions and what is ``permitted``, or why it is not told."""
     code = topic.error_code
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not _may_exist(topic.name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     topic_id = to_uuid(TopicId(topic.topic_id)) if topic.topic_id else None
     return _failed(code, topic.name, topic_id) | {
-        "partitions": [_partition(each, nodes) for each in topic.partitions]
+        "partitions": [_partition(each, nodes) for each in topic.partitions],
+        "topic_authorized_operations": permitted.get(topic.name, NOT_ASKED_FOR),
     }
 
 

@@ -1,11 +1,11 @@
 """DescribeTopicPartitions, and ListPartitionReassignments, of which there are none."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from sharemesh.authorization.permitted_operations import NOT_ASKED_FOR
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.kafka.messages import Content, error_code, milliseconds
-from sharemesh.kafka_listener.nodes import KafkaNodes
-from sharemesh.kafka_listener.translation.metadata import NOT_ASKED_FOR, described_topic
+from sharemesh.kafka_listener.translation.metadata import described_topic
 from sharemesh.kafka_listener.translation.seen_request import SeenRequest
 from sharemesh.v1 import admin_pb2 as pb
 
@@ -23,9 +23,11 @@ def to_request(seen: SeenRequest) -> pb.MetadataRequest:
     return pb.MetadataRequest(topics=pb.TopicNames(names=names))
 
 
-def to_answer(seen: SeenRequest, response: pb.MetadataResponse) -> Content:
-    """Return one page of the topics, by name, from the cursor on."""
-    topics, cursor = _page(seen, response, seen.nodes)
+def to_answer(
+    seen: SeenRequest, response: pb.MetadataResponse, permitted: Mapping[str, int]
+) -> Content:
+    """Return one page of the topics, by name, from the cursor on, with what is ``permitted``."""
+    topics, cursor = _page(seen, response, permitted)
     return {
         "throttle_time": milliseconds(response.throttle_time_ms),
         "topics": topics,
@@ -33,7 +35,7 @@ def to_answer(seen: SeenRequest, response: pb.MetadataResponse) -> Content:
     }
 
 
-def refused(seen: SeenRequest, code: int, _: str) -> Content:
+def refused(seen: SeenRequest, code: int) -> Content:
     """Return the answer to a request that was refused as a whole."""
     return {
         "throttle_time": milliseconds(0),
@@ -61,14 +63,14 @@ def no_reassignments() -> Content:
     }
 
 
-def _page(seen: SeenRequest, response: pb.MetadataResponse, nodes: KafkaNodes) -> _Page:
+def _page(seen: SeenRequest, response: pb.MetadataResponse, permitted: Mapping[str, int]) -> _Page:
     asked = seen.message.response_partition_limit
     room = max(1, min(asked, PARTITIONS_MAX))
     page: list[dict[str, object]] = []
     for topic, first in _from_cursor(seen, response):
         if room == 0:
             return page, {"topic_name": topic.name, "partition_index": first}
-        told = described_topic(topic, nodes)
+        told = described_topic(topic, seen.nodes, permitted)
         partitions: list[dict[str, object]] = told["partitions"][first:]  # type: ignore[index]
         page.append(told | {"partitions": [_with_replicas(e) for e in partitions[:room]]})
         if len(partitions) > room:
