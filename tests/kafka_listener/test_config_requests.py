@@ -5,11 +5,13 @@ import pytest
 from sharemesh import methods
 from sharemesh.audit.listener import AuditedListener
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.v1 import group_coordinator_pb2 as pb
 from tests.audit.events import lines, trail
 from tests.kafka_listener.asked import orders
 from tests.kafka_listener.world import ListeningMesh
 
-DESCRIBE, ALTER, LIST_RESOURCES = 32, 44, 74
+DESCRIBE, ALTER, LIST_RESOURCES, LIST_GROUPS = 32, 44, 74, 16
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND = 0, 1, 2
@@ -199,6 +201,48 @@ async def test_a_group_without_a_coordinator_has_no_settings_for_now():
         missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await altered(client, GROUP, "g", (LOCK, SET, "20000")) == missing
         assert await described(client, GROUP, "g") == (missing, {})
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
+        (Failure.UNAVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (Failure.DEADLINE_EXCEEDED, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (Failure.RESOURCE_EXHAUSTED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+async def test_codes_of_a_coordinator_that_moves_are_those_of_coordinators(said, told):
+    """KLS-16: for settings of groups as for all else of a group."""
+
+    async def describe(request, _):
+        if isinstance(said, Failure):
+            raise CallFailedError(said, "it moves")
+        result = pb.DescribedGroupConfigs(group_id="g", error_code=said)
+        return pb.DescribeGroupConfigsResponse(results=[result])
+
+    async def alter(request, _):
+        if isinstance(said, Failure):
+            raise CallFailedError(said, "it moves")
+        return pb.AlterGroupConfigsResponse(error_code=said)
+
+    async def listed(request, _):
+        if isinstance(said, Failure):
+            raise CallFailedError(said, "it moves")
+        return pb.ListGroupsResponse(error_code=said)
+
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        handlers = mesh.listener.handlers
+        handlers._unary = handlers._unary | {
+            methods.DESCRIBE_GROUP_CONFIGS.name: describe,
+            methods.ALTER_GROUP_CONFIGS.name: alter,
+            methods.LIST_GROUPS.name: listed,
+        }
+        assert await described(client, GROUP, "g") == (told, {})
+        assert await altered(client, GROUP, "g", (LOCK, SET, "20000")) == told
+        assert int((await client.ask(LIST_GROUPS, 5)).error_code) == told
 
 
 async def _at_once(condition, *, timeout_ms):

@@ -6,7 +6,7 @@ from sharemesh import methods
 from sharemesh.authorization.access import Access
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, NodeId
-from sharemesh.kafka_listener.failures import code_of
+from sharemesh.kafka_listener.failures import code_of, heartbeat_code
 from sharemesh.kafka_listener.offered_handlers import OfferedHandlers
 from sharemesh.kafka_listener.translation.configs import Changes, Refused
 from sharemesh.methods import Method, Request, Response
@@ -59,10 +59,10 @@ class GroupConfigCalls:
         try:
             response = await self._ask(method, request, GroupId(group_id), context, silent)
         except RefusedError as error:
-            return Refused(error.error, error.message)
+            return Refused(heartbeat_code(error.error), error.message)
         [found] = response.results
         if found.error_code:
-            return Refused(found.error_code, found.error_message)
+            return Refused(heartbeat_code(found.error_code), found.error_message)
         return found.configs
 
     async def alter(
@@ -84,9 +84,9 @@ class GroupConfigCalls:
         try:
             response = await self._ask(method, request, GroupId(group_id), context, silent)
         except RefusedError as error:
-            return Refused(error.error, error.message)
+            return Refused(heartbeat_code(error.error), error.message)
         if response.error_code:
-            return Refused(response.error_code, response.error_message)
+            return Refused(heartbeat_code(response.error_code), response.error_message)
         return None
 
     async def _ask(

@@ -47,7 +47,7 @@ def _answer(coordinators: list[dict[str, object]]) -> Content:
 
 def _coordinator(found: pb.FoundCoordinator, nodes: KafkaNodes) -> dict[str, object]:
     if found.error_code:
-        return _failed(found.key, found.error_code, found.error_message)
+        return _failed(found.key, heartbeat_code(found.error_code), found.error_message)
     node = nodes.named(found.node.node_id)
     if node is None:
         return _failed(

@@ -121,7 +121,7 @@ def deleted_with_messages(correlation: int, content: Mapping[str, object]) -> by
 def _listed(_: SeenRequest, code: int, response: pb.ListGroupsResponse) -> Content:
     return {
         "throttle_time": milliseconds(response.throttle_time_ms),
-        "error_code": error_code(code),
+        "error_code": error_code(heartbeat_code(code)),
         "groups": [
             {
                 "group_id": each.group_id,
