@@ -28,8 +28,8 @@ async def orders(mesh, partitions=1):
     return told.topics[0].topic_id
 
 
-async def produce(client, topic_id, *values, acks=ALL, partition=0):
-    part = {"index": partition, "records": batch(*values)}
+async def produce(client, topic_id, *values, acks=ALL, partition=0, records=None):
+    part = {"index": partition, "records": records or batch(*values)}
     told = await client.ask(
         PRODUCE,
         13,

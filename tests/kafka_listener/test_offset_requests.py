@@ -2,8 +2,10 @@
 
 import pytest
 
+from sharemesh.codec.decoded_records import encode_records
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.kafka.messages import milliseconds
+from sharemesh.v1.common_pb2 import DecodedRecord
 from tests.kafka_listener.asked import LIST_OFFSETS, orders, produce
 from tests.kafka_listener.logins import add_user, log_in
 from tests.kafka_listener.test_topic_requests import DELETE_RECORDS
@@ -35,16 +37,42 @@ async def test_the_ends_of_a_partition_are_listed(version):
         assert await listed(-1) == (0, 3)
         assert await listed(-1, isolation=1) == (0, 3)
         assert await listed(-2) == (0, 0)
-        assert await listed(-4) == (0, 0)
-        assert await listed(-5) == (0, -1)
         assert await listed(0) == (0, 0)
         assert await listed(4_000_000_000_000) == (0, -1)
-        assert (await listed(-3))[0] == ErrorCode.INVALID_REQUEST
+        unknown = (35, -1)  # UNSUPPORTED_VERSION, measured at Kafka 4.4
+        for timestamp, since, offset in ((-3, 7, 0), (-4, 8, 0), (-5, 9, -1), (-6, 11, -1)):
+            expected = unknown if version < since else (0, offset)
+            assert await listed(timestamp) == expected
+        assert await listed(-7) == unknown
+        assert await listed(-(2**63)) == unknown
         assert (await listed(-1, name="nowhere"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert (await listed(-1, partition=9))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.mark.parametrize("timestamp", [-1, -2, -5, 0])
+@pytest.mark.parametrize("timestamps", [(), (5,), (5, 7, 3, 7, 6), (1_700_000_000_000, 0, 5)])
+async def test_the_largest_timestamp_is_found_wherever_it_is(timestamps):
+    """KLS-17: its first record; nothing where there is none."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        topic_id = await orders(mesh)
+        for each in timestamps:
+            records = encode_records([DecodedRecord(value=b"a")], default_timestamp_ms=each)
+            await produce(client, topic_id, records=records)
+        told = await client.ask(
+            LIST_OFFSETS,
+            11,
+            replica_id=-1,
+            isolation_level=0,
+            topics=[{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": -3}]}],
+            timeout=milliseconds(1_000),
+        )
+        [found] = told.topics[0].partitions
+        largest = max(timestamps, default=-1)
+        assert (int(found.error_code), found.timestamp) == (0, largest)
+        assert found.offset == (timestamps.index(largest) if timestamps else -1)
+        assert (found.leader_epoch >= 0) == bool(timestamps)
+
+
+@pytest.mark.parametrize("timestamp", [-1, -2, -3, -5, -7, 0])
 async def test_who_may_not_see_a_topic_does_not_learn_that_it_is_there(timestamp):
     """AUT-1, KLS-1: names are looked up behind the right on them."""
     async with ListeningMesh(mechanisms=["PLAIN"], super_users=[ROOT]) as mesh:

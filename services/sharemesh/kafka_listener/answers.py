@@ -237,7 +237,7 @@ class KafkaAnswers:
         return await self._written(asked, lambda: coordinators.to_answer(response, nodes), response)
 
     async def _list_offsets(self, asked: Asked) -> Frame:
-        message = asked.message
+        version, message = asked.header.version, asked.message
         request = await self._long_work.done(
             lambda: list_offsets.to_request(message), is_long=asked.is_long
         )
@@ -246,7 +246,9 @@ class KafkaAnswers:
         except CallFailedError as error:
             code = code_of(error, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return await self._written(asked, lambda: list_offsets.refused(message, code))
-        return await self._written(asked, lambda: list_offsets.to_answer(message, response))
+        return await self._written(
+            asked, lambda: list_offsets.to_answer(version, message, response)
+        )
 
     async def _fetch(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message

@@ -6,7 +6,19 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.kafka.messages import Content, KafkaMessage, error_code, milliseconds
 from sharemesh.v1 import record_log_pb2 as pb
 
-_LATEST, _EARLIEST, _EARLIEST_HERE, _LATEST_ELSEWHERE = -1, -2, -4, -5
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_HERE = -1, -2, -3, -4
+_LATEST_ELSEWHERE, _EARLIEST_NOT_YET_ELSEWHERE = -5, -6
+_SINCE = {
+    _LATEST: 0,
+    _EARLIEST: 0,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_HERE: 8,
+    _LATEST_ELSEWHERE: 9,
+    _EARLIEST_NOT_YET_ELSEWHERE: 11,
+}
+"""The version from which on Kafka's brokers know a special value; others they know in none."""
+
+_UNSUPPORTED_VERSION = 35
 _OUR_LAST_STABLE = -4
 _READ_COMMITTED = 1
 _NOTHING = -1
@@ -29,7 +41,7 @@ def to_request(asked: KafkaMessage) -> pb.ListOffsetsRequest:
     )
 
 
-def to_answer(asked: KafkaMessage, response: pb.ListOffsetsResponse) -> Content:
+def to_answer(version: int, asked: KafkaMessage, response: pb.ListOffsetsResponse) -> Content:
     """Return Kafka's answer."""
     results = iter(response.partitions)
 
@@ -38,12 +50,14 @@ def to_answer(asked: KafkaMessage, response: pb.ListOffsetsResponse) -> Content:
         code = ErrorCode(found.error_code)
         if code is ErrorCode.UNKNOWN_TOPIC_ID:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # Kafka's code where a name was sent
-        if part.timestamp == _LATEST_ELSEWHERE:
+        if not code and not _knows(version, part.timestamp):
+            return _part(part, _UNSUPPORTED_VERSION)
+        if part.timestamp in (_LATEST_ELSEWHERE, _EARLIEST_NOT_YET_ELSEWHERE):
             return _part(part, code)
         return _part(part, code) | {
             "timestamp": found.timestamp,
             "offset": found.offset,
-            "leader_epoch": found.leader_epoch if not code else _NOTHING,
+            "leader_epoch": found.leader_epoch if found.offset >= 0 else _NOTHING,
         }
 
     return _answer(asked, told)
@@ -70,13 +84,18 @@ def _parts(asked: KafkaMessage) -> Iterator[_Part]:
             yield topic, part
 
 
+def _knows(version: int, timestamp: int) -> bool:
+    return timestamp >= 0 or (timestamp in _SINCE and version >= _SINCE[timestamp])
+
+
 def _timestamp(asked: int, *, committed: bool) -> int:
-    """Nothing lies on other storage: of its latest offset only the right is asked for."""
-    if asked == _LATEST_ELSEWHERE:
-        return _LATEST
+    """Nothing lies on other storage: for its offsets, as for unknown ones, rights are asked."""
+    if asked == _EARLIEST_HERE:
+        return _EARLIEST
     if asked == _LATEST and committed:
         return _OUR_LAST_STABLE
-    return _EARLIEST if asked == _EARLIEST_HERE else asked
+    is_asked = asked >= 0 or asked in (_EARLIEST, _MAX_TIMESTAMP)
+    return asked if is_asked else _LATEST
 
 
 def _part(part: KafkaMessage, code: int) -> dict[str, object]:

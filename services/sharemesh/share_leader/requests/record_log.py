@@ -10,7 +10,7 @@ from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallContext
-from sharemesh.ports.record_log import OpenTransaction, ProducerIds
+from sharemesh.ports.record_log import OpenTransaction, PartitionLog, ProducerIds
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import outcome_of
@@ -21,14 +21,18 @@ from sharemesh.v1 import record_log_pb2 as pb
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
 LAST_STABLE_TIMESTAMP = -4
 
 PRODUCERS_MAX = 10_000
 """Open transactions that one answer of DescribeProducers tells of (BND-12)."""
 
 _PARALLEL = 64
+_MAX_TIME_MS = 2**63 - 1
 _MAX_PRODUCER_EPOCH = 32_766
 _MARKERS_AT_ONCE = 256
+
+_Search = Callable[[int], Awaitable[tuple[int, int] | None]]
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -92,13 +96,24 @@ class Offsets(_LedLogs):
                 await led.looks.look()
                 found = await _special_offset(led, asked.timestamp)
             if found is None:  # its turn has a bound of its own
-                searches, principal = self._environment.time_searches, context.principal
-                found = await searches.find(led.log, asked.timestamp, principal) or (-1, -1)
+                found = await self._by_time(led.log, asked.timestamp, context.principal)
             result.offset, result.timestamp = found
             result.leader_epoch = led.leader_epoch
         except Exception as error:
             self._told(result, led, "asking the log", error)
         return result
+
+    async def _by_time(
+        self, log: PartitionLog, timestamp_ms: int, principal: str
+    ) -> tuple[int, int]:
+        def find(time_ms: int) -> Awaitable[tuple[int, int] | None]:
+            return self._environment.time_searches.find(log, time_ms, principal)
+
+        if timestamp_ms == MAX_TIMESTAMP:
+            found = await _of_max_timestamp(find)
+        else:
+            found = await find(timestamp_ms)
+        return (-1, -1) if found is None else found
 
     async def _delete(
         self, asked: pb.DeleteRecordsPartition, context: CallContext
@@ -134,8 +149,8 @@ class Offsets(_LedLogs):
 
 
 async def _special_offset(led: LedPartition, timestamp_ms: int) -> tuple[int, int] | None:
-    """Return (offset, -1) for one of the special values, None for a time in ms."""
-    if timestamp_ms >= 0:
+    """Return (offset, -1) for an end of the log, None for what is searched by time."""
+    if timestamp_ms >= 0 or timestamp_ms == MAX_TIMESTAMP:
         return None
     await led.log.refresh()
     special = {
@@ -147,9 +162,27 @@ async def _special_offset(led: LedPartition, timestamp_ms: int) -> tuple[int, in
         raise RefusedError(
             ErrorCode.INVALID_REQUEST,
             f"timestamp {timestamp_ms} is neither a time in ms nor -1 (latest), -2 (earliest), "
-            "-4 (last stable offset)",
+            "-3 (largest timestamp), -4 (last stable offset)",
         )
     return special[timestamp_ms], -1
+
+
+async def _of_max_timestamp(find: _Search) -> tuple[int, int] | None:
+    """Return the first record of the largest timestamp: found by times that are ever later.
+
+    Steps double until no record is as late, and halve from there: twice the logarithm of the time
+    that the log spans, in milliseconds. Each is a search of its own, with its own turn (BND-35).
+    """
+    newest = await find(0)
+    step, is_beyond = 1, False
+    while newest is not None and step:
+        found = await find(min(newest[1] + step, _MAX_TIME_MS))
+        if found is None or found[1] == newest[1]:
+            is_beyond = True
+        else:
+            newest = found
+        step = step // 2 if is_beyond else step * 2
+    return newest
 
 
 class InitProducerId:
