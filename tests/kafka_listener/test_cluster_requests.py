@@ -17,6 +17,8 @@ from tests.kafka_listener.asked import (
 )
 from tests.kafka_listener.world import NO_ERROR, ListeningMesh
 
+API_VERSIONS = 18
+
 
 @pytest.mark.parametrize("version", range(14))
 async def test_metadata_names_leaders_by_number_in_every_version(version):
@@ -174,3 +176,15 @@ async def test_the_cluster_is_described(version):
         )
         assert (told.cluster_id, told.controller_id) == (CLUSTER_ID, 7)
         assert [each.broker_id for each in told.brokers] == [7]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+async def test_a_client_whose_software_has_no_proper_name_may_ask_again(version):
+    """KLS-9: as at Kafka 4.4."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        for name, code in (("a b", ErrorCode.INVALID_REQUEST), ("a-b", ErrorCode.NONE)):
+            told = await client.ask(
+                API_VERSIONS, version, client_software_name=name, client_software_version="1.0"
+            )
+            assert told.error_code == error_code(code)
+            assert bool(told.api_keys) == (code == ErrorCode.NONE)

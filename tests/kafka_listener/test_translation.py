@@ -11,7 +11,7 @@ from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.kafka.messages import entity_of, error_code
 from sharemesh.kafka.served_messages import response_frame
 from sharemesh.kafka_listener import api_versions
-from sharemesh.kafka_listener.api_versions import Target, judged, read_target
+from sharemesh.kafka_listener.api_versions import Greeting, judged, read_greeting
 from sharemesh.kafka_listener.nodes import KafkaNodes
 from sharemesh.kafka_listener.plain_requests import PLAIN_REQUESTS
 from sharemesh.kafka_listener.served_requests import ServedRequest, offered
@@ -232,20 +232,22 @@ def test_a_partition_that_was_not_read_has_a_code_that_consumers_expect(code, to
 
 
 @pytest.mark.parametrize(
-    ("target", "error"),
+    ("greeting", "error"),
     [
-        (Target(None, -1), 0),
-        (Target("c", 3), 0),
-        (Target(None, 3), 0),
-        (Target("c", 4), 129),
-        (Target("d", 3), 129),
-        (Target("c", -1), 42),
-        (Target("d", -1), 42),
+        (Greeting(None, -1), 0),
+        (Greeting("c", 3), 0),
+        (Greeting(None, 3), 0),
+        (Greeting("c", 4), 129),
+        (Greeting("d", 3), 129),
+        (Greeting("c", -1), 42),
+        (Greeting("d", -1), 42),
+        (Greeting(None, -1, is_named_well=False), 42),
+        (Greeting("d", 4, is_named_well=False), 42),
     ],
 )
-def test_whom_a_client_means_to_reach_is_judged_as_kafka_does(target, error):
+def test_whom_a_client_means_to_reach_is_judged_as_kafka_does(greeting, error):
     """KLS-9: as measured at Apache Kafka 4.4."""
-    assert judged(target, "c", 3) == error
+    assert judged(greeting, "c", 3) == error
 
 
 def compact(text):
@@ -255,17 +257,41 @@ def compact(text):
 def test_version_five_says_whom_it_means():
     """KLS-9."""
     body = compact(b"x") + compact(b"1") + compact(b"c") + struct.pack(">i", 3) + b"\0"
-    assert read_target(5, memoryview(body)) == Target("c", 3)
+    assert read_greeting(5, memoryview(body)) == Greeting("c", 3)
     nobody = compact(b"x") + compact(b"1") + b"\0" + struct.pack(">i", -1) + b"\0"
-    assert read_target(5, memoryview(nobody)) == Target(None, -1)
-    assert read_target(4, memoryview(b"")) == Target(None, -1)
+    assert read_greeting(5, memoryview(nobody)) == Greeting(None, -1)
+    assert read_greeting(4, memoryview(body)) == Greeting(None, -1)
+    assert read_greeting(2, memoryview(b"")) == Greeting(None, -1)
+    with pytest.raises(api_versions.MalformedMessageError):
+        read_greeting(3, memoryview(b"\0\0\0"))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        (b"apache-kafka-java", True),
+        (b"4.4.0", True),
+        (b"a--b..c", True),
+        (b"x" * 100, True),
+        *(
+            (each, False)
+            for each in (b"", b"-a", b"a.", b"a b", b"a_b", b"4 (x)", b"a\n", b"\xc3\xbc")
+        ),
+    ],
+)
+def test_a_clients_software_has_a_name_that_kafka_takes(text, is_one):
+    """KLS-9: as measured at Apache Kafka 4.4."""
+    for first, second in ((text, b"1"), (b"x", text)):
+        for version in (3, 4, 5):
+            body = compact(first) + compact(second) + b"\0" + struct.pack(">i", -1) + b"\0"
+            assert read_greeting(version, memoryview(body)).is_named_well is is_one
 
 
 @pytest.mark.parametrize("length", range(9))
 def test_a_version_five_that_is_cut_off_is_refused(length):
     body = compact(b"x") + compact(b"1") + compact(b"c") + struct.pack(">i", 3)
     with pytest.raises(api_versions.MalformedMessageError):
-        read_target(5, memoryview(body[:length]))
+        read_greeting(5, memoryview(body[:length]))
 
 
 @pytest.mark.parametrize("version", range(5))

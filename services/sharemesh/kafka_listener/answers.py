@@ -192,9 +192,9 @@ class KafkaAnswers:
         header = read_header(whole, flexible=flexible)
         if not is_known:
             return (api_versions.answer_unknown_version(header.correlation),)
-        target = api_versions.read_target(version, whole[header.size :])
+        greeting = api_versions.read_greeting(version, whole[header.size :])
         number = self._nodes().number(self._node_id)
-        error = api_versions.judged(target, self._view.cluster_id, number)
+        error = api_versions.judged(greeting, self._view.cluster_id, number)
         return (api_versions.answer(version, header.correlation, error),)
 
     async def _sasl_handshake(self, asked: Asked) -> Frame:

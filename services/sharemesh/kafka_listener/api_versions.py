@@ -1,5 +1,6 @@
 """ApiVersions: version 5 by hand, and the one request whose unknown versions are answered."""
 
+import re
 import struct
 from typing import NamedTuple
 
@@ -22,11 +23,21 @@ _LOWEST = {"metadata.version": 7}
 """Lowest levels that it supports, where they are not 0."""
 
 
-class Target(NamedTuple):
-    """Whom a client thinks it has reached (KIP-1242); None and -1: it does not say."""
+_WITH_SOFTWARE = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""What Kafka takes for the name and the version of a client's software (KIP-511)."""
+
+
+class Greeting(NamedTuple):
+    """What a client says of itself, and whom it thinks it has reached (KIP-1242).
+
+    None and -1: it does not say.
+    """
 
     cluster_id: str | None
     node: int
+    is_named_well: bool = True
+    """Whether name and version of its software, if it had to tell them, are ones."""
 
 
 def has_flexible_header(version: int) -> bool:
@@ -34,30 +45,36 @@ def has_flexible_header(version: int) -> bool:
     return version >= 3
 
 
-def read_target(version: int, body: memoryview) -> Target:
-    """Return what a request of version 5 says of its target; earlier ones say nothing.
+def read_greeting(version: int, body: memoryview) -> Greeting:
+    """Return what a request says; before version 3 it says nothing, and of a target from 5 on.
 
     Raises:
         MalformedMessageError: It cannot be read.
     """
-    if version != _WITH_TARGET:
-        return Target(None, -1)
+    if version < _WITH_SOFTWARE:
+        return Greeting(None, -1)
     try:
-        position = 0
-        for _ in range(2):  # name and version of the client's software
-            _, position = _compact_text(body, position)
+        name, position = _compact_text(body, 0)
+        software_version, position = _compact_text(body, position)
+        if name is None or software_version is None:
+            raise MalformedMessageError("the client's software has no name or no version")
+        named_well = all(map(_SOFTWARE.fullmatch, (name, software_version)))
+        if version < _WITH_TARGET:
+            return Greeting(None, -1, named_well)
         cluster_id, position = _compact_text(body, position)
         (node,) = struct.unpack_from(">i", body, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessageError(f"it cannot be read: {error}") from error
-    return Target(cluster_id, node)
+    return Greeting(cluster_id, node, named_well)
 
 
-def judged(target: Target, cluster_id: str, node: int) -> int:
-    """Return 0, or why a client has not reached whom it wants (measured at Kafka 4.4)."""
-    if target.node < 0:
-        return ErrorCode.NONE if target.cluster_id is None else ErrorCode.INVALID_REQUEST
-    if target.node != node or target.cluster_id not in (None, cluster_id):
+def judged(greeting: Greeting, cluster_id: str, node: int) -> int:
+    """Return 0, or why a client is not answered (measured at Kafka 4.4)."""
+    if not greeting.is_named_well:
+        return ErrorCode.INVALID_REQUEST
+    if greeting.node < 0:
+        return ErrorCode.NONE if greeting.cluster_id is None else ErrorCode.INVALID_REQUEST
+    if greeting.node != node or greeting.cluster_id not in (None, cluster_id):
         return _REBOOTSTRAP_REQUIRED
     return ErrorCode.NONE
 
