@@ -6,10 +6,10 @@ Settings of topics and of the cluster are any process's, those of groups their c
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
 from sharemesh.domain.group_config.group_definitions import GROUP_CONFIGS
-from sharemesh.domain.topics import TOPIC_CONFIGS
+from sharemesh.domain.topics import TOPIC_CONFIGS, check_topic_name
 from sharemesh.kafka.messages import Content, KafkaMessage, error_code, milliseconds
 from sharemesh.kafka_listener.nodes import KafkaNodes
 from sharemesh.kafka_listener.translation.config_entries import config_entry
@@ -42,6 +42,10 @@ def unanswerable(resource: KafkaMessage, nodes: KafkaNodes, *, alters: bool) -> 
             ErrorCode.INVALID_REQUEST,
             f"resource type {kind}: topics (2), the cluster (4) and groups (32) have settings",
         )
+    if kind == GROUP and not name:
+        return Refused(ErrorCode.INVALID_REQUEST, "group id is empty; name a group")
+    if kind == TOPIC:
+        return _not_a_topic(name, alters=alters)
     if kind != BROKER or not name:
         return None
     if alters:
@@ -54,13 +58,23 @@ def unanswerable(resource: KafkaMessage, nodes: KafkaNodes, *, alters: bool) -> 
     return None
 
 
+def _not_a_topic(name: str, *, alters: bool) -> Refused | None:
+    if alters and not name:
+        return Refused(ErrorCode.INVALID_REQUEST, "the name of the topic is empty; name one")
+    try:
+        check_topic_name(name)
+    except RefusedError as error:
+        return Refused(error.error, error.message)
+    return None
+
+
 def changes_of(resource: KafkaMessage) -> Changes | Refused:
     """Return what is to change of one resource, or why it cannot be."""
     changes: dict[str, str | None] = {}
     for each in resource.configs:
         if each.config_operation not in (_SET, _DELETE):
             return Refused(
-                ErrorCode.INVALID_REQUEST,
+                ErrorCode.INVALID_CONFIG,
                 f"{each.name[:100]}: settings are set or deleted; none is a list to append to",
             )
         if each.name in changes:

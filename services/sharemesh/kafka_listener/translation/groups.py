@@ -4,6 +4,7 @@ import struct
 from collections.abc import Mapping
 
 from sharemesh.authorization.permitted_operations import NOT_ASKED_FOR
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicId
 from sharemesh.domain.share_group.group import GroupState
 from sharemesh.kafka.messages import Content, error_code, milliseconds, to_uuid
@@ -135,8 +136,11 @@ def _listed(_: SeenRequest, code: int, response: pb.ListGroupsResponse) -> Conte
 
 
 def _described(group: pb.DescribedShareGroup) -> dict[str, object]:
+    code = heartbeat_code(group.error_code)
+    if code == ErrorCode.GROUP_ID_NOT_FOUND and not group.group_id:
+        code = ErrorCode.INVALID_GROUP_ID
     return {
-        "error_code": error_code(heartbeat_code(group.error_code)),
+        "error_code": error_code(code),
         "error_message": group.error_message or None,
         "group_id": group.group_id,
         "group_state": "" if group.error_code else group.group_state,

@@ -1,6 +1,9 @@
 """CreateTopics, DeleteTopics and CreatePartitions."""
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicId
@@ -23,6 +26,15 @@ _BY_ID_FROM = 6
 _BY_DEFAULT = -1
 _PARTITIONS_BY_DEFAULT = 1
 _Refusal = tuple[int, str]
+
+
+class _Deletion(NamedTuple):
+    """One topic to be deleted, by its name as far as it is known, or why it is not tried."""
+
+    name: str | None
+    topic_id: TopicId | None
+    sent_name: str | None
+    refused: str
 
 
 def create_request(seen: SeenRequest) -> pb.CreateTopicsRequest:
@@ -63,37 +75,33 @@ def create_refused(seen: SeenRequest, code: int, message: str) -> Content:
 
 
 def delete_request(seen: SeenRequest) -> pb.DeleteTopicsRequest:
-    """Return our request: of topics whose names are known."""
-    named = (name for name, _ in _deletions(seen))
-    return pb.DeleteTopicsRequest(names=[each for each in named if each is not None])
+    """Return our request: of topics whose names are known, each of them once."""
+    named = (each.name for each in _deletions(seen) if not each.refused)
+    return pb.DeleteTopicsRequest(names=dict.fromkeys(each for each in named if each is not None))
 
 
 def delete_answer(seen: SeenRequest, response: pb.DeleteTopicsResponse) -> Content:
     """Return Kafka's answer, in the order of the request."""
     found = {each.name: each for each in response.topics}
 
-    def told(name: str | None, topic_id: TopicId | None) -> dict[str, object]:
+    def told(deletion: _Deletion) -> dict[str, object]:
+        name, topic_id = deletion.name, deletion.topic_id
+        if deletion.refused:
+            return _not_deleted(deletion, ErrorCode.INVALID_REQUEST, deletion.refused)
         result = None if name is None else found.get(name)
         if result is None:
-            return _deletion(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+            return _not_deleted(deletion, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         known = TopicId(result.topic_id) if result.topic_id else topic_id
         if topic_id is not None and result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return _deletion(None, known, result.error_code, "")  # the name is not the caller's
         return _deletion(name, known, result.error_code, result.error_message)
 
-    return _deleted([told(*each) for each in _deletions(seen)], response.throttle_time_ms)
+    return _deleted([told(each) for each in _deletions(seen)], response.throttle_time_ms)
 
 
 def delete_refused(seen: SeenRequest, code: int, message: str) -> Content:
-    """Return the answer to a request that was refused as a whole.
-
-    Nobody has looked at rights: who named a topic by its id is not told its name.
-    """
-    refusals = [
-        _deletion(name if topic_id is None else None, topic_id, code, message)
-        for name, topic_id in _deletions(seen)
-    ]
-    return _deleted(refusals, 0)
+    """Return the answer to a request that was refused as a whole."""
+    return _deleted([_not_deleted(each, code, message) for each in _deletions(seen)], 0)
 
 
 def grow_request(seen: SeenRequest) -> pb.CreatePartitionsRequest:
@@ -133,6 +141,9 @@ def _creation_refused(seen: SeenRequest, topic: KafkaMessage) -> _Refusal | None
             INVALID_REPLICA_ASSIGNMENT,
             "the controller places partitions: send their number without an assignment",
         )
+    unset = next((each.name for each in topic.configs if each.value is None), None)
+    if unset is not None:
+        return ErrorCode.INVALID_CONFIG, f"{unset[:100]} has no value: send one, or leave it out"
     copies, nodes = topic.replication_factor, len(seen.nodes.all)
     if copies != _BY_DEFAULT and not 1 <= copies <= max(nodes, 1):
         return (
@@ -160,7 +171,7 @@ def _partitions(topic: KafkaMessage) -> int:
 
 
 def _configs(topic: KafkaMessage) -> dict[str, str]:
-    return {each.name: each.value for each in topic.configs if each.value is not None}
+    return {each.name: each.value for each in topic.configs}
 
 
 def _not_created(name: str, code: int, message: str) -> dict[str, object]:
@@ -180,18 +191,30 @@ def _created(topics: Sequence[dict[str, object]], throttle_ms: int) -> Content:
     return {"throttle_time": milliseconds(throttle_ms), "topics": topics}
 
 
-def _deletions(seen: SeenRequest) -> list[tuple[str | None, TopicId | None]]:
-    """Return what is to be deleted: names, and the ids by which they were asked for."""
+def _deletions(seen: SeenRequest) -> list[_Deletion]:
+    """Return what is to be deleted; what was sent twice is refused, and told once."""
     if seen.version < _BY_ID_FROM:
-        return [(each, None) for each in seen.message.topic_names]
-    found: list[tuple[str | None, TopicId | None]] = []
-    for each in seen.message.topics:
-        if each.name is not None:
-            found.append((each.name, None))
-        else:
-            topic_id = from_uuid(each.topic_id)
-            found.append((seen.name_of(topic_id), topic_id))
-    return found
+        sent = Counter((each, None) for each in seen.message.topic_names)
+    else:
+        sent = Counter((each.name, each.topic_id) for each in seen.message.topics)
+    return [_asked_for(seen, *each, is_twice=count > 1) for each, count in sent.items()]
+
+
+def _asked_for(
+    seen: SeenRequest, name: str | None, given: UUID | None, *, is_twice: bool
+) -> _Deletion:
+    topic_id = None if given is None else from_uuid(given)
+    if (name is None) == (topic_id is None):
+        return _Deletion(name, topic_id, name, "name a topic either by its name or by its id")
+    if is_twice:
+        return _Deletion(name, topic_id, name, "the topic is named twice: name it once")
+    known = seen.name_of(topic_id) if topic_id is not None else name
+    return _Deletion(known, topic_id, name, "")
+
+
+def _not_deleted(deletion: _Deletion, code: int, message: str) -> dict[str, object]:
+    """Nobody has looked at rights: who named a topic by its id is not told its name."""
+    return _deletion(deletion.sent_name, deletion.topic_id, code, message)
 
 
 def _deletion(
