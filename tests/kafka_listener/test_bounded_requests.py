@@ -83,7 +83,6 @@ async def test_a_request_may_name_many_things():
         (LIST_OFFSETS, 9, b"\xff\xff\xff\xff\0\2\2a\0\0\0"),  # partitions of a topic
         (PRODUCE, 9, b"\0\xff\xff\0\0\0\0\0\0"),  # id, acks, timeout, topics, tags
         (SHARE_ACKNOWLEDGE, 1, b"\2g\2m\0\0\0\0\0\0"),  # who, epoch, topics, tags
-        (METADATA, 10, b"\2" + b"t" * 16 + bytes(6)),  # topics: id, name, tags; flags, tags
     ],
 )
 async def test_null_where_none_may_be_is_no_request(key, version, body):

@@ -44,5 +44,5 @@ def has_many_parts(response: Message) -> bool:
 
 
 def parts_of(response: Message) -> int:
-    """Return about how many parts a response without records has."""
-    return response.ByteSize() // BYTES_OF_A_PART
+    """Return about how many parts a response without records has, rounded up."""
+    return -(-response.ByteSize() // BYTES_OF_A_PART)
