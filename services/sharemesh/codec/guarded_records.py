@@ -1,6 +1,6 @@
 """Reading the records of a stranger's batch: the library makes a tuple of each header it finds.
 
-A record of 32 MiB may have sixteen million headers of two bytes, which take a gigabyte as tuples
+A record of 16 MiB may have eight million headers of two bytes, which take half a gigabyte as tuples
 and hold every thread for seconds. So large records are looked at before they are parsed.
 """
 
