@@ -21,6 +21,7 @@ from sharemesh.kafka_listener.login.logins import ConnectionLogin
 from sharemesh.kafka_listener.reading_pace import READ_BYTES_PER_S_MIN, ReadingPace
 from sharemesh.kafka_listener.served_requests import ServedRequest
 from sharemesh.kafka_listener.tls import NamelessCertificateError, principal_of
+from sharemesh.kafka_listener.unanswered import HEAD_SEEN_BYTES, wants_no_answer
 from sharemesh.kafka_listener.unwritten import Unwritten
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallContext
@@ -86,6 +87,8 @@ class _UnderWay:
     """Whether a Produce may begin behind it."""
     answer: Sequence[bytes] | BaseException | None = None
     """What came of it: sent once those before it are."""
+    head: bytes = b""
+    """The beginning of its frame, which says whether an answer is wanted."""
 
 
 class ListenerConnection(asyncio.Protocol):
@@ -112,6 +115,7 @@ class ListenerConnection(asyncio.Protocol):
         self._refused: RefusedFrameError | None = None
         self._closed = False
         self._closed_ms = 0
+        self._goes_on = False  # the client has gone: what wants no answer is still done
 
     @property
     def principal(self) -> str:
@@ -155,7 +159,8 @@ class ListenerConnection(asyncio.Protocol):
         self._write_on()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as asyncio asks
-        """End: sessions are over, what is handled is cancelled (asyncio)."""
+        """End: sessions are over, what is handled for an answer is cancelled (asyncio)."""
+        self._goes_on = not self._closed
         self._closed = True
         self._owner.tasks.spawn(self._end())
 
@@ -318,7 +323,7 @@ class ListenerConnection(asyncio.Protocol):
             self._go_on()
 
     def _begin(self, frame: bytes) -> None:
-        request = _UnderWay(self._room)
+        request = _UnderWay(self._room, head=frame[:HEAD_SEEN_BYTES])
         self._room = 0
         self._under_way[request] = self._owner.tasks.spawn_heard(
             self._answer(frame, request), partial(self._ended, request)
@@ -326,7 +331,7 @@ class ListenerConnection(asyncio.Protocol):
 
     async def _answer(self, frame: bytes, request: _UnderWay) -> Sequence[bytes]:
         await self._owner.turns.turn(self.principal, len(frame))
-        if self._closed:
+        if self._closed and not self._is_finished(request):
             return ()
         return await self._owner.answer(frame, self, partial(self._placed, request))
 
@@ -411,13 +416,21 @@ class ListenerConnection(asyncio.Protocol):
             self._since_ms = self._owner.clock.now_ms()
         self._go_on()
 
+    def _is_finished(self, request: _UnderWay) -> bool:
+        """Return whether a request is done although the connection has ended (KLS-7)."""
+        return self._goes_on and wants_no_answer(request.head)
+
     async def _end(self) -> None:
         await self.sessions.close()
-        await cancel_and_wait(*self._under_way.values())
+        finished = {each for each in self._under_way if self._is_finished(each)}
+        left = [task for each, task in self._under_way.items() if each in finished]
+        await cancel_and_wait(*(t for each, t in self._under_way.items() if each not in finished))
+        if left:
+            await asyncio.wait(left)  # each ends at the deadline of its method
         self._owner.held.forget(self)
-        left = self._room + self._unsent_bytes
+        room = self._room + self._unsent_bytes
         self._room = self._unsent_bytes = 0
-        self._owner.held.give_back(self.principal, left)
+        self._owner.held.give_back(self.principal, room)
         self._owner.ended(self, self._refused)
 
 
