@@ -191,7 +191,7 @@ class MemoryFilling(BrokerFilling):
         return producer_id, first
 
     async def remove_records(self, partition: BrokerPartition, offsets: Sequence[int]) -> None:
-        self.cluster.remove_records(partition.topic, partition.partition, offsets)
+        self.cluster.compact(partition.topic, partition.partition, offsets)
 
     async def evict_sessions(self) -> None:
         self.cluster.evict_sessions()

@@ -1,6 +1,6 @@
 """A cluster of brokers in memory: what clients share, and what an operator, or fate, does to it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -26,7 +26,6 @@ from sharemesh.testing.memory_brokers.links import BrokerTroubles, Chance, Span
 from sharemesh.testing.memory_brokers.replica import Replica
 from sharemesh.testing.memory_brokers.replication import Replication
 from sharemesh.testing.memory_brokers.schedule import ClockSchedule, Schedule
-from sharemesh.testing.memory_brokers.stored_batches import without_records
 
 CLUSTER_ID = "memory"
 _NO_SPAN = (0.0, 0.0)
@@ -222,16 +221,28 @@ class MemoryCluster:
         replica.log.advance_start(min(before_offset, replica.high_watermark))
         self.replication.appended(broker, replica)
 
-    def remove_records(self, topic: str, partition: int, offsets: Sequence[int]) -> None:
-        """Remove what compaction would; the offsets of the others stay."""
-        gone = set(offsets)
-        _, image = self.controller.partition(topic, partition)
+    def compact(
+        self,
+        topic: str,
+        partition: int,
+        gone: Iterable[int],
+        brokers: Collection[int] | None = None,
+        *,
+        keeps_last: bool = True,
+    ) -> None:
+        """Remove committed records as cleaners do, each broker (default: all) for itself.
+
+        Until the cleaner of another broker has come as far, records are there again whenever that
+        one leads. Without ``keeps_last`` nothing may be left up to the end: the segment that was
+        written to has been cut off since.
+        """
+        removed = frozenset(gone)
         topic_id = self.controller.image.topics[topic].topic_id
+        _, image = self.controller.partition(topic, partition)
         for broker_id in image.replicas:
-            log = self.brokers[broker_id].replicas[topic_id, partition].log
-            for batch in log.batches(log.start_offset):
-                if gone.intersection(range(batch.base_offset, batch.end_offset)):
-                    log.replace(batch, without_records(batch, gone))
+            if brokers is None or broker_id in brokers:
+                replica = self.brokers[broker_id].replicas[topic_id, partition]
+                replica.log.clean(replica.last_stable_offset, removed, keeps_last=keeps_last)
 
     def append(self, topic: str, partition: int, batch: bytes) -> int:
         """Append at the leader as acks=1 would, transactional batches too; return the offset."""

@@ -1,12 +1,17 @@
 """One replica's log: batches, leader epochs, producers and transactions, all cut off together."""
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from sharemesh.codec.batch_frame import CONTROL, TRANSACTIONAL
 from sharemesh.ports.brokers import AbortedRange
 from sharemesh.testing.memory_brokers.broker_codes import BrokerCode, refusal
-from sharemesh.testing.memory_brokers.stored_batches import StoredBatch, first_at_or_after
+from sharemesh.testing.memory_brokers.stored_batches import (
+    StoredBatch,
+    first_at_or_after,
+    without_records,
+)
 
 REMEMBERED_BATCHES = 5
 """Batches of one producer that a broker recognizes when they come again."""
@@ -97,15 +102,26 @@ class ReplicaLog:
         if self.epochs and self.epochs[0][1] < self.start_offset:
             self.epochs[0] = (self.epochs[0][0], self.start_offset)
 
-    def replace(self, old: StoredBatch, new: StoredBatch | None) -> None:
-        """Put what a cleaner left of a batch in its place."""
-        index = bisect_left(self._bases, old.base_offset)
-        if index == len(self._batches) or self._batches[index] is not old:
-            return
-        if new is None:
-            del self._batches[index], self._bases[index]
-        else:
-            self._batches[index] = new
+    def clean(self, end_offset: int, gone: AbstractSet[int], *, keeps_last: bool) -> None:
+        """Remove records below an offset, and batches without any, as Kafka's cleaner does.
+
+        Control batches stay, and so does the last batch of each producer, which says what is next
+        of it. ``keeps_last``: so does the last one of all, because it lies in the segment that is
+        written to, which is never cleaned.
+        """
+        cleaned = bisect_left(self._bases, end_offset)
+        if cleaned and self._batches[cleaned - 1].end_offset > end_offset:
+            cleaned -= 1
+        kept = set(self._bases[cleaned - 1 : cleaned] if keeps_last else ())
+        written = [each.frame for each in self._of_producers if not each.is_control]
+        kept.update({frame.producer_id: frame.base_offset for frame in written}.values())
+        left: list[StoredBatch] = []
+        for batch in self._batches[:cleaned]:
+            rest = batch if batch.is_control else without_records(batch, gone)
+            if rest.frame.record_count or batch.base_offset in kept:
+                left.append(rest)
+        self._batches[:cleaned] = left
+        self._bases[:cleaned] = [batch.base_offset for batch in left]
 
     @property
     def first_offset(self) -> int:

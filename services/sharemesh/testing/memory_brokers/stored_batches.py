@@ -9,6 +9,7 @@ import cramjam
 
 from sharemesh.codec.batch_frame import (
     COMPRESSION_MASK,
+    CONTROL,
     CRC_START,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -44,6 +45,11 @@ class StoredBatch(NamedTuple):
     def base_offset(self) -> int:
         """Its first offset."""
         return self.frame.base_offset
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it ends a transaction."""
+        return bool(self.frame.attributes & CONTROL)
 
     @property
     def end_offset(self) -> int:
@@ -95,19 +101,28 @@ def as_configured(data: bytes, *, compression: str, append_time_ms: int | None) 
     return _with_crc(changed)
 
 
-def without_records(batch: StoredBatch, gone: Collection[int]) -> StoredBatch | None:
-    """Return what compaction leaves of a batch: the offsets of the others stay; None: nothing."""
-    left = [record for record in decode_records(batch.data) if record.offset not in gone]
-    if not left:
-        return None
+def without_records(batch: StoredBatch, gone: Collection[int]) -> StoredBatch:
+    """Return what a cleaner leaves of a batch: its offsets stay, at the worst without records.
+
+    Whoever takes it over wants to know the last sequence number of its producer, which follows
+    from the first one and the last offset; so neither of them changes with the records.
+    """
+    records = list(decode_records(batch.data))
+    left = [record for record in records if record.offset not in gone]
+    if len(left) == len(records):
+        return batch
     frame = batch.frame
     rebuilt = bytearray(batch.data[:HEADER_BYTES])
     for record in left:
         rebuilt += _packed(record, record.offset - frame.base_offset, frame.first_timestamp_ms)
     _LENGTH.pack_into(rebuilt, HEADER_BYTES - _LENGTH.size, len(left))
-    _LENGTH.pack_into(rebuilt, 8, len(rebuilt) - LENGTH_PREFIX_BYTES)
     _ATTRIBUTES.pack_into(rebuilt, CRC_START, frame.attributes & ~COMPRESSION_MASK)
-    return stored(_with_crc(rebuilt), frame.base_offset, frame.leader_epoch)
+    if left and not frame.attributes & LOG_APPEND_TIME:
+        newest_ms = max(record.timestamp_ms for record in left)
+        _MAX_TIMESTAMP.pack_into(rebuilt, _MAX_TIMESTAMP_AT, newest_ms)
+    codec = frame.attributes & COMPRESSION_MASK if left else 0
+    data = _compressed(_with_length(rebuilt), codec)
+    return stored(_with_crc(bytearray(data)), frame.base_offset, frame.leader_epoch)
 
 
 def first_at_or_after(
@@ -158,6 +173,11 @@ def _compressed(data: bytes, codec: int) -> bytes:
     _LENGTH.pack_into(changed, 8, len(changed) - LENGTH_PREFIX_BYTES)
     _ATTRIBUTES.pack_into(changed, CRC_START, attributes & ~COMPRESSION_MASK | codec)
     return _with_crc(changed)
+
+
+def _with_length(batch: bytearray) -> bytes:
+    _LENGTH.pack_into(batch, 8, len(batch) - LENGTH_PREFIX_BYTES)
+    return bytes(batch)
 
 
 def _with_crc(batch: bytearray) -> bytes:
