@@ -1,13 +1,16 @@
 """What goes wrong with the brokers of a Kafka cluster and on the way to them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 
 from sharemesh.testing.memory_brokers import MemoryCluster
 
 BrokerFault = Callable[["BrokerFaults"], Awaitable[None]]
 ON_THE_WAY = ("lost", "unanswered", "late", "doubled")
+NEWEST = (5, 40, 150, 100_000)
+REMOVED = (0.2, 0.6, 0.9, 1.0)
 COMPRESSIONS = ("gzip", "lz4", "zstd", "snappy")
 
 
@@ -16,6 +19,7 @@ class BrokerFaults:
 
     Attributes:
         happens: Told the name of a fault when something goes wrong.
+        removed: Offsets of records that compaction removed at some broker, by topic and partition.
     """
 
     def __init__(
@@ -24,6 +28,7 @@ class BrokerFaults:
         self.cluster = cluster
         self.rng = rng
         self.happens = happens
+        self.removed: dict[tuple[str, int], set[int]] = defaultdict(set)
         self._away: dict[int, None] = {}
 
     async def begin(self, name: str) -> None:
@@ -69,6 +74,17 @@ class BrokerFaults:
         for topic, partition in self.partitions():
             if self.rng.random() < share and self.cluster.can_move(topic, partition):
                 self.cluster.move_leader(topic, partition)
+
+    def clean(self, topic: str, partition: int, gone: Iterable[int], at: Iterable[int]) -> None:
+        """Remove records at some brokers, as far as each has them and runs."""
+        if topic not in self.cluster.controller.image.topics:
+            return
+        place = (self.cluster.controller.image.topics[topic].topic_id, partition)
+        brokers = [each for each in at if self.cluster.brokers[each].runs]
+        ends = [self.cluster.brokers[each].replicas[place].last_stable_offset for each in brokers]
+        removed = {offset for offset in gone if offset < max(ends, default=0)}
+        self.removed[topic, partition] |= removed
+        self.cluster.compact(topic, partition, removed, brokers)
 
     def heal(self) -> None:
         """End all faults."""
@@ -193,6 +209,26 @@ async def compression_switched(faults: BrokerFaults) -> None:
         faults.cluster.configure(topic, {"compression.type": None})
 
 
+async def compacted(faults: BrokerFaults) -> None:
+    """Records of a user's topic go: among the newest, or anywhere; at each broker in its time."""
+    users = [place for place in faults.partitions() if not place[0].startswith("__")]
+    if not users:
+        return
+    faults.happens("compacted")
+    rng, (topic, partition) = faults.rng, faults.rng.choice(users)
+    _, image = faults.cluster.controller.partition(topic, partition)
+    replicas = [faults.cluster.brokers[each] for each in image.replicas]
+    topic_id = faults.cluster.controller.image.topics[topic].topic_id
+    end = max(each.replicas[topic_id, partition].high_watermark for each in replicas)
+    share = rng.choice(REMOVED)
+    newest = range(max(0, end - rng.choice(NEWEST)), end)
+    gone = [offset for offset in newest if rng.random() < share]
+    early = [each for each in image.replicas if rng.random() < 0.7] or [*image.replicas]
+    faults.clean(topic, partition, gone, early)
+    await faults.pause(0.1, 10)
+    faults.clean(topic, partition, gone, [each for each in image.replicas if each not in early])
+
+
 BROKER_FAULTS: dict[str, BrokerFault] = {
     fault.__name__: fault
     for fault in (
@@ -210,5 +246,6 @@ BROKER_FAULTS: dict[str, BrokerFault] = {
         sessions_evicted,
         rights_blip,
         compression_switched,
+        compacted,
     )
 }

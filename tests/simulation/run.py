@@ -90,7 +90,7 @@ def run_seed(
     grants.install(patches)
     metrics = MetricsChecker(world)
     metrics.install(patches)
-    ExplainChecker(world, grants).install(patches)
+    ExplainChecker(world, grants, workload.was_compacted).install(patches)
     FencingChecker(world).install(patches)
     unseen = UnseenChecker(world, workload.journal)
     unseen.install(patches)

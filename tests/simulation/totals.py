@@ -131,6 +131,12 @@ RARE_ON_KAFKA: dict[str, tuple[str, ...]] = {
         "units that lay elsewhere: StampAnew",
         "units that lay elsewhere: FencedAbove",
     ),
+    "compacted": (
+        "fault compacted",
+        *RARE["delayed_retry"],
+        "locks expired",
+        "redelivered: its leader changed while it was held",
+    ),
     "crashing": ("fault broker_killed", "fault tail_lost", "fault power_cut"),
     "crowded": RARE["crowded"],
     "delayed_retry": RARE["delayed_retry"],

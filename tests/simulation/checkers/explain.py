@@ -1,6 +1,7 @@
 """Invariant 15: what explain says of a record agrees with the model, and with what is there."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
@@ -46,8 +47,12 @@ ENDINGS = {Cause.REJECT: Reason.REJECTED, Cause.DELIVERY_LIMIT: Reason.ARCHIVED_
 class ExplainChecker:
     """Asks, after steps that chance chooses, why a record is not delivered (invariant 15)."""
 
-    def __init__(self, world: World, grants: GrantChecker) -> None:
+    def __init__(
+        self, world: World, grants: GrantChecker, was_compacted: Callable[[str, int], bool]
+    ) -> None:
+        """``was_compacted``: whether a record, by partition and offset, was removed."""
         self._world = world
+        self._was_compacted = was_compacted
         self._grants = grants
         self._rng = random.Random(world.seed)
 
@@ -79,12 +84,31 @@ class ExplainChecker:
         EXPLAIN_IS_TRUE.judged(self._world.event_log.counters)
         self._world.event_log.counters[f"explained: {reason.value}"] += 1
         problem = self._problem(runner, offset, reason)
-        if not problem and reason in WAITS:
+        if reason is Reason.ARCHIVED and self._is_gone(machine, offset):
+            problem = ""  # a read found nothing there (OFF-23), or its holder did (T5)
+        if not problem and reason in WAITS and not self._has_holes(machine):
             problem = _problem_of_waiting(led, runner, offset, reason)
         if problem:
             where = self._world.place(machine.key, offset)
             text = f"explain of {where}: {reason.value}, but {problem}"
             self._world.event_log.violation(self._world.now_s, EXPLAIN_IS_TRUE.broken(text))
+
+    def _is_gone(self, machine: SharePartition, offset: int) -> bool:
+        key = machine.key
+        topic = self._world.topic_names.get(key.topic_id, "")
+        return self._was_compacted(f"{topic}/{key.partition}", offset)
+
+    def _has_holes(self, machine: SharePartition) -> bool:
+        """Whether between what is in flight records were removed: some holes are none to wait for.
+
+        Only reads tell which, and no model of what was acquired can.
+        """
+        position = machine.start_offset
+        for view in machine.record_states():
+            if view.first_offset > position and self._is_gone(machine, position):
+                return True
+            position = max(position, view.last_offset + 1)
+        return False
 
     def _problem(self, runner: SharePartitionRunner, offset: int, reason: Reason) -> str:
         """Return what the model knows better, or nothing."""

@@ -222,13 +222,13 @@ class KafkaEngine:
         self._world.tell(f"brokers: {name}", count=f"fault {name}")
 
     async def _retain(self) -> None:
-        """Delete what is older than a topic's ``retention.ms``."""
+        """Delete what is older than a topic's ``retention.ms``; compacted topics have none."""
         schedule = self.cluster.schedule
         while True:
             await asyncio.sleep(RETENTION_LOOK_S)
             for name, topic in self.cluster.controller.image.topics.items():
                 kept_ms = int(topic.setting("retention.ms"))
-                if kept_ms < 0:
+                if kept_ms < 0 or "delete" not in topic.setting("cleanup.policy"):
                     continue
                 for each in topic.partitions:
                     replica = self._leading(name, each.partition)
@@ -259,6 +259,10 @@ class KafkaEngine:
                 self.cluster.news_ms = NEWS_MS
         self.cluster.resume_replication(behind)
         return lost
+
+    def was_compacted(self, topic: str, partition: int, offset: int) -> bool:
+        """Return whether compaction removed a record at some broker."""
+        return offset in self.broker_faults.removed[topic, partition]
 
     def cut_states(self, shard: int) -> bool:
         """Cut the newer half of a state shard off everywhere; return whether records were lost."""

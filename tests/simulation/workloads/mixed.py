@@ -121,6 +121,10 @@ class MixedWorkload:
         """Return whether storage lost a confirmed record, and may have written another there."""
         return False
 
+    def was_compacted(self, partition: str, offset: int) -> bool:
+        """Return whether compaction removed a record, which need not be delivered any more."""
+        return False
+
     async def after_judgement(self) -> None:
         """Do what ruins the logs, now that nobody needs them."""
 

@@ -1,5 +1,6 @@
 """The workloads by name."""
 
+from tests.simulation.workloads.compacted import CompactedWorkload
 from tests.simulation.workloads.lossy import LossyWorkload
 from tests.simulation.workloads.mixed import MixedWorkload, ShortWorkload
 from tests.simulation.workloads.paused import PausedWorkload
@@ -42,6 +43,7 @@ WORKLOADS: dict[str, type[MixedWorkload]] = {
     "pruned": PrunedWorkload,
     "latest": LatestWorkload,
     "lossy": LossyWorkload,
+    "compacted": CompactedWorkload,
     "unreadable": UnreadableWorkload,
     "revoked": RevokedWorkload,
     "tenants": TenantsWorkload,
