@@ -129,3 +129,35 @@ def test_a_late_hole_changes_nothing():
     before = (scene.at, scene.cache, len(scene.writes))
     scene.world.step(LogHole(5, 9))
     assert (scene.at, scene.cache, len(scene.writes)) == before
+
+
+@EACH_TYPE
+def test_a_start_offset_that_passes_a_hole_behind_held_records_is_stored(limit_type):
+    """OFF-26: the hole is in no count, and the lag that is stored stayed wrong for good."""
+    scene = Scene()
+    scene.configure(in_flight_limit_type=limit_type)
+    assert scene.fetch("0-4") == "0-4(1)"
+    assert read(scene, "10-14") == "10-14(1)"
+    assert scene.ack("10-14 ACCEPT") == "NONE"
+    count = len(scene.writes)
+    assert scene.ack("0-4 ACCEPT") == "NONE"
+    assert scene.at[0] == 15
+    assert [each.start_offset for each in scene.writes[count:]] == [0, 15]
+    assert not scene.writes[-1].batches
+    assert read(scene, "15-19") == "15-19(1)"
+    assert scene.ack("15-19 ACCEPT") == "NONE"
+    assert len(scene.writes) == count + 3  # once for a hole
+
+
+@EACH_TYPE
+def test_a_start_offset_behind_a_hole_is_stored_by_the_write_that_comes_anyway(limit_type):
+    """OFF-26: while another write is out, its answer decides."""
+    scene = Scene()
+    scene.configure(in_flight_limit_type=limit_type)
+    assert scene.fetch("0-4") == "0-4(1)"
+    assert read(scene, "10-14") == "10-14(1)"
+    assert scene.ack("0-4 ACCEPT") == "NONE"
+    assert scene.at[0] == 10
+    assert [each.start_offset for each in scene.writes] == [0, 10]
+    assert scene.ack("10-14 ACCEPT") == "NONE"
+    assert [each.start_offset for each in scene.writes] == [0, 10, 10]

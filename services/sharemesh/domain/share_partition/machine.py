@@ -75,6 +75,7 @@ class SharePartition(ReadablePartition):
     def __init__(self, key: SharePartitionKey, leader_epoch: int, config: GroupConfig) -> None:
         super().__init__(key, leader_epoch, config)
         self._announced_ms: int | None = None
+        self._hole_end = 0  # up to here offsets may be missing that no stored count knows (OFF-26)
         self._doors: dict[type, Callable[..., list[Effect]]] = {
             Initialize: self._initialize,
             StateRead: self._state_read,
@@ -258,6 +259,7 @@ class SharePartition(ReadablePartition):
         pass_missing(self._flight, event.first_offset, event.last_offset)
         if self._flight.start_offset > start_offset:
             move_start_offset(self._flight)
+        self._hole_end = max(self._hole_end, event.last_offset + 1)
         return self._moved(start_offset)
 
     def _nothing_acquired(self, _: NothingAcquired, __: int) -> list[Effect]:
@@ -271,6 +273,8 @@ class SharePartition(ReadablePartition):
         """Store a start offset that moved by itself: no write of a member tells it (OFF-24)."""
         if self._flight.start_offset <= old:
             return []
+        if self._flight.start_offset >= self._hole_end:
+            self._hole_end = 0
         changes = self._changes()
         self._pending[changes.write_id] = (changes, None)
         return [self._write(changes, NO_MEMBER, Cause.GAP), _WAKE]
@@ -286,7 +290,14 @@ class SharePartition(ReadablePartition):
         effects: list[Effect] = [] if request_id is None else [Answered(request_id, _NONE)]
         if move_start_offset(self._flight) or available:
             effects.append(WakeWaiters())
-        return effects
+        return effects + self._passed_hole()
+
+    def _passed_hole(self) -> list[Effect]:
+        """Store a start offset that has passed a hole, unless a write to come tells it (OFF-26)."""
+        is_passed = 0 < self._hole_end <= self._flight.start_offset
+        if not is_passed or self._pending or self._state is not Lifecycle.ACTIVE:
+            return []
+        return self._moved(self._hole_end - 1)
 
     def _write_failed(
         self, changes: PendingTransitions, request_id: int | None, event: StateWritten
