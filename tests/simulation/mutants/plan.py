@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tests.conformance import test_planted_bugs as shipped
 from tests.domain.share_partition import test_mutants as domain
 from tests.simulation.mutants import (
+    compaction,
     delays,
     deliveries,
     hand_overs,
@@ -191,6 +192,13 @@ PLAN_ON_KAFKA: dict[str, dict[Mutant, int]] = {
         stamped_logs.reads_begin_one_too_far: 1,
         stamped_logs.units_are_confirmed_as_they_are_sent: 4,
         stamped_logs.readers_ignore_stamps: 8,
+    },
+    "compacted": {
+        domain.holes_of_the_log_are_not_passed: 7,
+        domain.idle_start_offsets_stay: 4,
+        compaction.holes_are_read_for_ever: 4,
+        compaction.holes_are_told_too_wide: 1,
+        compaction.gaps_are_not_acknowledged: 1,
     },
     "lossy": {
         stamped_logs.losses_are_not_looked_for: 1,

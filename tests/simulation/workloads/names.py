@@ -48,4 +48,4 @@ WORKLOADS: dict[str, type[MixedWorkload]] = {
     "revoked": RevokedWorkload,
     "tenants": TenantsWorkload,
 }
-ON_KAFKA_ONLY = ("lossy",)
+ON_KAFKA_ONLY = ("compacted", "lossy")
