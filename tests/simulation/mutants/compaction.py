@@ -2,7 +2,7 @@
 
 from sharemesh.backends.kafka.record_logs import log_reads
 from sharemesh.client.consumer.application_state import ConsumerState
-from sharemesh.share_leader.requests import acquisition
+from sharemesh.domain.share_partition.machine import SharePartition
 from tests.simulation.patching import Patches
 
 
@@ -18,10 +18,9 @@ def holes_are_read_for_ever(patch: Patches) -> None:
     patch.setattr(log_reads, "read_out", read_out)
 
 
-def holes_are_told_too_wide(patch: Patches) -> None:
-    """The first batch behind a hole is taken for a part of it (OFF-23)."""
-    real = acquisition.LogHole
-    patch.setattr(acquisition, "LogHole", lambda first, last: real(first, last + 1))
+def passed_holes_are_not_stored(patch: Patches) -> None:
+    """A start offset that went over a hole waits for the next acknowledgement (OFF-26)."""
+    patch.setattr(SharePartition, "_passed_hole", lambda machine: [])
 
 
 def gaps_are_not_acknowledged(patch: Patches) -> None:

@@ -197,7 +197,7 @@ PLAN_ON_KAFKA: dict[str, dict[Mutant, int]] = {
         domain.holes_of_the_log_are_not_passed: 7,
         domain.idle_start_offsets_stay: 4,
         compaction.holes_are_read_for_ever: 4,
-        compaction.holes_are_told_too_wide: 1,
+        compaction.passed_holes_are_not_stored: 14,
         compaction.gaps_are_not_acknowledged: 1,
     },
     "lossy": {

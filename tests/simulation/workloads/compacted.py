@@ -15,7 +15,7 @@ class CompactedWorkload(DelayedRetryWorkload):
     start offset passes what is gone, so that the lag is 0 in the end.
     """
 
-    fault_kinds = (
+    fault_kinds: tuple[str, ...] = (
         *("compacted",) * 8,
         *("kill", "kill", "drain", "client_killed", "leaders_moved", "network_slow"),
     )

@@ -141,7 +141,7 @@ class CrashingWorkload(SpecialWorkload):
 class DelayedRetryWorkload(SpecialWorkload):
     """Releases that wait, by delays of their own and the group's, while their leaders change."""
 
-    fault_kinds = ("kill", "usurp", "client_killed", "network_slow", "resets")
+    fault_kinds: tuple[str, ...] = ("kill", "usurp", "client_killed", "network_slow", "resets")
     fault_gap_s = (2.0, 8.0)
     active_s = 60.0
     finish_s = 150.0
