@@ -257,6 +257,22 @@ async def test_a_hole_as_wide_as_what_is_asked_for_is_passed(cache_bytes_max):
         await log.close()
 
 
+@pytest.mark.parametrize("committed", [False, True])
+async def test_a_hole_in_memory_is_passed_where_what_lies_behind_it_was_read_before(committed):
+    """KRL-6, KRL-5: a read that asks for no more than the hole stood before it for good."""
+    async with kafka_world(QUICK, **{"cleanup.policy": "compact"}) as w:
+        for _ in range(5):
+            await w.write(batch(3))
+        w.cluster.compact("orders", 0, range(3, 9))
+        log = await w.open()
+        await log.read(9, max_bytes=1 << 20)
+        await log.read(0, max_bytes=1 << 20)  # kept up to what was kept first: a batch, and a hole
+        for end_offset in (4, 5, None):
+            read = await log.read(3, max_bytes=1 << 20, end_offset=end_offset, committed=committed)
+            assert [header.base_offset for header in read.headers][:1] == [9]
+        await log.close()
+
+
 async def test_the_log_start_moves_when_kafka_moves_it():
     """KRL-7."""
     async with kafka_world() as w:

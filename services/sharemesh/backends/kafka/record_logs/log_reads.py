@@ -130,6 +130,11 @@ class LogReads:
         if not parts:
             return None
         read = wanted.out_of(parts)
+        if not read.headers:  # a hole up to where another part begins, which was there before
+            parts = self._log.cache.find(wanted.offset, wanted.limit, wanted.max_bytes)
+            read = wanted.out_of(parts)
+            if not read.headers:
+                return None
         if not committed:
             return read
         if holds_transactions(read.headers):
