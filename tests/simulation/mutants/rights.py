@@ -5,8 +5,7 @@ from sharemesh.domain.share_session import ShareSessions
 from sharemesh.group_coordinator.member_stream import MemberStream
 from sharemesh.share_leader.partition.open_streams import OpenStreams
 from sharemesh.share_leader.requests.acquisition import FetchAcquisition
-from sharemesh.share_leader.requests.share_fetch import ShareFetch
-from sharemesh.share_leader.streaming.consume_stream import ConsumeStream
+from sharemesh.share_leader.requests.fetch_response import FetchResponse
 from tests.simulation.patching import Patches
 
 
@@ -33,8 +32,7 @@ def rights_are_not_checked_after_a_wait(patch: Patches) -> None:
             acquisition, runners, owner, order, _MayEverything(reader)
         ),
     )
-    patch.setattr(ConsumeStream, "_without_lost", lambda _stream, taken: taken)
-    patch.setattr(ShareFetch, "_withhold", lambda *_: None)
+    patch.setattr(FetchResponse, "with_records", lambda _response: [])
 
 
 def revoked_streams_stay_open(patch: Patches) -> None:
