@@ -10,6 +10,7 @@ from sharemesh.codec.plain_batch import opened_batch
 from sharemesh.codec.record_set import COMPRESSION, build_batch
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.share_leader.requests.fetch_response import FetchResponse
 from sharemesh.share_leader.unpacking import OpenedBatches, Unpacking
 from sharemesh.v1 import record_log_pb2 as rl
 from sharemesh.v1 import share_leader_pb2 as pb
@@ -207,3 +208,24 @@ async def test_aut_4_a_right_that_goes_while_records_are_decoded_withholds_them(
         assert entry.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert not entry.decoded_records
         await until(lambda: state(w, P0, 0) == (DeliveryState.AVAILABLE, 0))
+
+
+async def test_hnd_4_a_drain_sees_a_fetch_until_its_records_are_decoded(monkeypatch):
+    decoding, go_on = asyncio.Event(), asyncio.Event()
+    real = FetchResponse.add_taken
+
+    async def held(response, taken, opened):
+        decoding.set()
+        await go_on.wait()
+        await real(response, taken, opened)
+
+    monkeypatch.setattr(FetchResponse, "add_taken", held)
+    async with holding(zeros(5, 100)) as w:
+        m1 = await member(w, P0)
+        fetching = asyncio.ensure_future(m1.fetch(**DECODED))
+        await asyncio.wait_for(decoding.wait(), 20)
+        (runner,) = w.service.partitions.get(P0).shares.values()
+        assert runner.is_fetched
+        go_on.set()
+        assert len(parts(await fetching)[P0].decoded_records) == 5
+        assert not runner.is_fetched

@@ -90,6 +90,7 @@ class OpenedBatches:
         self.bytes_max = bytes_max
         self._has_room = has_room
         self._opened: dict[tuple[TopicPartition, int], Opened | ValueError] = {}
+        self._releases: list[Callable[[], None]] = []
         self._has_place = False
         self._is_full = False
         self.slices = slices
@@ -123,8 +124,15 @@ class OpenedBatches:
 
         return given
 
+    def at_end(self, release: Callable[[], None]) -> None:
+        """Call ``release`` once the answer is whole, or is given up."""
+        self._releases.append(release)
+
     def close(self) -> None:
-        """Forget what is open, and leave the place to others."""
+        """Forget what is open, and leave the place and the share partitions to others."""
+        for release in self._releases:
+            release()
+        self._releases.clear()
         self._opened.clear()
         if self._has_place:
             self._has_place = False

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -92,6 +93,8 @@ class FetchAcquisition:
     ) -> list[PartitionFetch]:
         """Acquire from the share partitions in order and unlock them all (spec DF-7, DF-8).
 
+        In the decoded form they are unlocked once ``order.opened`` is closed.
+
         The record budget is shared in order (spec ROT-5), the byte budget divided (ROT-4);
         partitions that get nothing and have no error are left out, and so are those that are
         probably not needed and that another fetch took (DF-12). Returns only after a look
@@ -112,7 +115,11 @@ class FetchAcquisition:
             await self._take(runners, owner, order, reader, taken)
         finally:
             for runner in runners:
-                runner.unlock(owner)
+                unlock = partial(runner.unlock, owner)
+                if order.opened is None:
+                    unlock()
+                else:  # until it is decoded: a drain gives back what waits to be sent (HND-4)
+                    order.opened.at_end(unlock)
             if allowed is not None:
                 size = sum(len(one.records) for one in taken)
                 self._pacing.settle(allowed, *whose, size, sum(one.count for one in taken))

@@ -237,8 +237,8 @@ class ShareFetch:
             taken = [one for one in taken if one.ranges or one.error]
             for one in taken:
                 await response.add_taken(one, opened)
-            if opened is not None and opened.lacks_room and not taken:
-                await self._environment.clock.sleep_ms(self._environment.settings.no_room_pause_ms)
+        if opened is not None and opened.lacks_room and not taken:
+            await self._environment.clock.sleep_ms(self._environment.settings.no_room_pause_ms)
         return taken
 
     async def _take(
