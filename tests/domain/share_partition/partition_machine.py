@@ -74,6 +74,9 @@ ACKNOWLEDGE = {
     "unseen": st.sampled_from([False, False, True]),
 }
 
+OF_NO_MEMBER = (Tick, LogHole, NothingAcquired, StateWritten)
+"""Events whose writes nobody asked for."""
+
 
 class PartitionMachine(RuleBasedStateMachine):
     """One history; a step that the rules do not allow raises ``ModelError``."""
@@ -390,7 +393,7 @@ class PartitionMachine(RuleBasedStateMachine):
             raise ModelError(f"the start offset went back from {start}")
         for effect in effects:
             if isinstance(effect, WriteState):
-                self.writes[effect.write_id] = isinstance(event, (Tick, LogHole, NothingAcquired))
+                self.writes[effect.write_id] = isinstance(event, OF_NO_MEMBER)
                 self._check_write(effect)
         if not isinstance(event, (Acquire, StateWritten)):  # a roll-back is no transition (RS-10)
             for view in machine.record_states():

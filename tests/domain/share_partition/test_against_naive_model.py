@@ -14,7 +14,9 @@ from tests.domain.share_partition.partition_machine import LocksMachine, Partiti
 
 ASKED_FOR = os.environ.get("SHAREMESH_PROPERTY_SEQUENCES")
 SEQUENCES = int(ASKED_FOR or "2000")
-SPARE = SEQUENCES + 10  # nearly half of what Hypothesis tries stays short and does not count
+SPARE = (
+    SEQUENCES + SEQUENCES // 10
+)  # nearly half of what Hypothesis tries stays short and does not count
 STEPS = 55  # each is one event at least
 
 
