@@ -194,10 +194,10 @@ PLAN_ON_KAFKA: dict[str, dict[Mutant, int]] = {
         stamped_logs.readers_ignore_stamps: 8,
     },
     "compacted": {
-        domain.holes_of_the_log_are_not_passed: 7,
-        domain.idle_start_offsets_stay: 4,
-        compaction.holes_are_read_for_ever: 4,
-        compaction.passed_holes_are_not_stored: 14,
+        domain.holes_of_the_log_are_not_passed: 9,
+        domain.idle_start_offsets_stay: 7,
+        compaction.holes_are_read_for_ever: 6,
+        compaction.passed_holes_are_not_stored: 16,
         compaction.gaps_are_not_acknowledged: 1,
     },
     "lossy": {
