@@ -210,12 +210,17 @@ async def compression_switched(faults: BrokerFaults) -> None:
 
 
 async def compacted(faults: BrokerFaults) -> None:
-    """Records of a user's topic go: among the newest, or anywhere; at each broker in its time."""
-    users = [place for place in faults.partitions() if not place[0].startswith("__")]
-    if not users:
+    """Records of a compacted topic go: newest, or anywhere; at each broker in its time."""
+    topics = faults.cluster.controller.image.topics
+    places = [
+        each
+        for each in faults.partitions()
+        if topics[each[0]].setting("cleanup.policy") == "compact"
+    ]
+    if not places:
         return
     faults.happens("compacted")
-    rng, (topic, partition) = faults.rng, faults.rng.choice(users)
+    rng, (topic, partition) = faults.rng, faults.rng.choice(places)
     _, image = faults.cluster.controller.partition(topic, partition)
     replicas = [faults.cluster.brokers[each] for each in image.replicas]
     topic_id = faults.cluster.controller.image.topics[topic].topic_id
