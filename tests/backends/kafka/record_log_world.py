@@ -7,12 +7,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
 
+import pytest
+
 from sharemesh.backends.kafka.record_logs.record_logs import KafkaRecordLogs
 from sharemesh.backends.kafka.record_logs.settings import TopicLogBounds
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.cluster.seen_logs import SeenPartitionsInStore
 from sharemesh.codec.record_set import build_batch, decode_records
+from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.brokers import BrokerPartition, NewBrokerTopic
 from sharemesh.ports.shard_log import FencedError
@@ -154,3 +157,9 @@ def values_of(read) -> list[bytes | None]:
         found += [record.value for record in decode_records(left[:size])]
         left = left[size:]
     return found
+
+
+async def refused(awaitable, error: ErrorCode, match: str | None = None) -> None:
+    with pytest.raises(RefusedError, match=match) as caught:
+        await awaitable
+    assert caught.value.error is error
