@@ -44,8 +44,11 @@ async def to_its_end(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        with contextlib.suppress(Exception):
-            await task
+        while not task.done():  # also when it is cancelled again
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # nobody is left to be told
         raise
 
 
