@@ -59,9 +59,7 @@ def has_ids_too_early(version: int, asked: KafkaMessage) -> bool:
 
 def not_by_id_yet(asked: KafkaMessage) -> Content:
     """Return the answer to a request that ``has_ids_too_early``."""
-    refusal = refused(asked, ErrorCode.INVALID_REQUEST, KafkaNodes(()))
-    topics: list[dict[str, object]] = refusal["topics"]  # type: ignore[assignment]
-    return {**refusal, "topics": [each | {"name": each["name"] or ""} for each in topics]}
+    return refused(asked, ErrorCode.INVALID_REQUEST, KafkaNodes(()), nameless="")
 
 
 def to_answer(seen: SeenRequest, response: pb.MetadataResponse, permitted: Permitted) -> Content:
@@ -76,14 +74,23 @@ def to_answer(seen: SeenRequest, response: pb.MetadataResponse, permitted: Permi
     return {**_cluster(response, seen.nodes, permitted.on_cluster), "topics": topics}
 
 
-def refused(asked: KafkaMessage, code: int, nodes: KafkaNodes) -> Content:
-    """Return the answer to a request that was refused as a whole."""
+def refused(
+    asked: KafkaMessage, code: int, nodes: KafkaNodes, *, nameless: str | None = None
+) -> Content:
+    """Return the answer to a request that was refused as a whole.
+
+    ``nameless`` is the name of topics that have none: null, where the version lets it be null.
+    """
     return {
         **_cluster(pb.MetadataResponse(), nodes),
         "cluster_id": None,  # clients name what they are told here when they connect (KIP-1242)
         "error_code": error_code(code),
         "topics": [
-            _failed(topic_code(code), each.name, getattr(each, "topic_id", None))
+            _failed(
+                topic_code(code),
+                nameless if each.name is None else each.name,
+                getattr(each, "topic_id", None),
+            )
             for each in asked.topics or ()
         ],
     }
