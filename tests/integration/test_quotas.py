@@ -17,6 +17,9 @@ JANE = QuotaEntity(EntityType.USER, "User:ANONYMOUS")
 VALUE = 1_000
 BATCH = 10_000
 SECONDS = 6
+MEASURED_S = 3
+"""The shortest time for which a mean says how a rate is kept."""
+
 OVERHEAD = 1.015
 """What a batch of nine such records takes beside their values."""
 
@@ -36,15 +39,25 @@ async def served(tmp_path):
     await process.stop(drain=False)
 
 
-def rate_of(arrivals, free):
-    """Return bytes a second, from (time, bytes), once so many free bytes have come."""
-    total = 0
-    for at, (began_s, size) in enumerate(arrivals):
-        total += size
-        if total >= free:
-            rest = arrivals[at + 1 :]
-            return sum(each for _, each in rest) / (rest[-1][0] - began_s)
-    raise AssertionError(f"only {total} bytes came")
+def assert_is_kept(arrivals, rate, began_s, lot):
+    """Check bytes that came, as (time, bytes), against a quota in bytes a second (QUO-5).
+
+    Never more came than one second brings at once, what time brought since, and one lot. What a
+    busy machine held up is caught up within the second that an account saves for, so there is
+    some time by which as much came as the quota allows, however late the last bytes were.
+    """
+    total, last_s, since_s, before, means = 0, began_s, 0.0, 0, []
+    for at_s, size in arrivals:
+        if at_s - last_s > 0.005:  # the first bytes of a lot
+            if not since_s and total >= 1.5 * rate:
+                since_s, before = at_s, total
+            elif since_s and at_s - since_s >= MEASURED_S:
+                means.append((total - before) / (at_s - since_s))
+        total, last_s = total + size, at_s
+        allowed = rate * (1 + at_s - began_s) + lot
+        assert total * OVERHEAD <= allowed, f"{total} bytes came in {at_s - began_s} s"
+    assert means, f"only {total} bytes came"
+    assert max(means) * OVERHEAD >= 0.95 * rate, max(means)
 
 
 async def produce_for(config, seconds, arrivals, *, count=1_000_000):
@@ -71,9 +84,9 @@ async def test_a_produce_quota_is_kept_by_two_producers_together(served):
     config, admin = served
     rate, arrivals = 200_000, []
     assert await admin.alter_client_quotas({JANE: {"producer_byte_rate": rate}}) == {JANE: None}
+    began_s = asyncio.get_running_loop().time()
     throttled_ms = await asyncio.gather(*(produce_for(config, SECONDS, arrivals) for _ in range(2)))
-    found = rate_of(arrivals, 1.5 * rate) / rate
-    assert 0.95 <= found * OVERHEAD <= 1.05, found
+    assert_is_kept(arrivals, rate, began_s, BATCH)
     assert max(throttled_ms) > 0
 
 
@@ -85,7 +98,7 @@ async def test_throttled_consumers_keep_to_the_quota_and_lose_and_double_nothing
     assert await admin.alter_client_quotas({JANE: {"consumer_byte_rate": rate}}) == {JANE: None}
     loop = asyncio.get_running_loop()
     consumers = [AsyncShareConsumer({**config, "group.id": "g"}) for _ in range(2)]
-    got, arrivals = [], []
+    got, arrivals, began_s = [], [], loop.time()
 
     async def consume(consumer):
         await consumer.subscribe(["t"])
@@ -100,6 +113,5 @@ async def test_throttled_consumers_keep_to_the_quota_and_lose_and_double_nothing
     for each in consumers:
         await each.close()
     assert sorted(got) == [(offset, 1) for offset in range(count)]
-    found = rate_of(arrivals, 1.5 * rate) / rate
-    assert 0.95 <= found * OVERHEAD <= 1.05, found
+    assert_is_kept(arrivals, rate, began_s, 0.25 * rate + BATCH)
     assert most_ms > 0
