@@ -169,6 +169,15 @@ async def test_ktp_11_with_the_setting_changes_are_passed_on_and_no_others(manag
         pb.CreatePartitionsRequest(topics=[pb.NewPartitions(name="new", total=5)]),
     )
     assert (grown.error_code, grown.partitions) == (0, 5)
+    checked = await the_one(
+        manager,
+        methods.CREATE_PARTITIONS,
+        pb.CreatePartitionsRequest(
+            topics=[pb.NewPartitions(name="new", total=7)], validate_only=True
+        ),
+    )
+    assert checked.error_code == ErrorCode.INVALID_REQUEST
+    assert len((await manager.shown("new")).partitions) == 5
     await the_one(manager, methods.ATTACH_TOPICS, names=["orders"])
     assert (await manager.call(methods.ALTER_CONFIGS, retention("5"))).error_code == 0
     configs = await manager.kafka.client().topic_configs("orders")

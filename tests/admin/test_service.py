@@ -138,6 +138,17 @@ async def test_partitions_only_grow(world) -> None:
     assert [each.leader_id for each in answer.topics[0].partitions] == ["a"] * 4
 
 
+async def test_partitions_that_are_only_checked_are_not_added(world) -> None:
+    await create(world, ("orders", 2))
+    for total, error in ((4, 0), (2, 37)):
+        request = pb.CreatePartitionsRequest(
+            topics=[pb.NewPartitions(name="orders", total=total)], validate_only=True
+        )
+        (result,) = (await world.call(methods.CREATE_PARTITIONS, request)).topics
+        assert result.error_code == error
+    assert world.view.topic_named("orders").partitions == 2
+
+
 async def test_deleted_topic_is_gone_when_the_answer_comes(world) -> None:
     await world.register("a")
     await create(world, ("orders", 1))

@@ -6,7 +6,7 @@ from sharemesh.codec.decoded_records import encode_records
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.kafka.messages import milliseconds
 from sharemesh.v1.common_pb2 import DecodedRecord
-from tests.kafka_listener.asked import LIST_OFFSETS, orders, produce
+from tests.kafka_listener.asked import LIST_OFFSETS, METADATA, orders, produce
 from tests.kafka_listener.logins import add_user, log_in
 from tests.kafka_listener.test_topic_requests import DELETE_RECORDS
 from tests.kafka_listener.world import ListeningMesh
@@ -47,6 +47,50 @@ async def test_the_ends_of_a_partition_are_listed(version):
         assert await listed(-(2**63)) == unknown
         assert (await listed(-1, name="nowhere"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert (await listed(-1, partition=9))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_partition_that_is_asked_for_twice_is_refused_and_others_are_listed():
+    """KLS-17."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        topic_id = await orders(mesh, 2)
+        await produce(client, topic_id, b"a", b"b", b"c")
+        parts = [{"partition_index": each, "timestamp": -1} for each in (1, 0, 1)]
+        told = await client.ask(
+            LIST_OFFSETS,
+            5,
+            replica_id=-1,
+            isolation_level=0,
+            topics=[{"name": "orders", "partitions": parts}],
+        )
+        found = [(int(each.error_code), each.offset) for each in told.topics[0].partitions]
+        twice = (ErrorCode.INVALID_REQUEST, -1)
+        assert found == [twice, (0, 3), twice]
+
+
+@pytest.mark.parametrize("version", [4, 11])
+async def test_a_leader_epoch_that_is_over_or_not_known_yet_is_told(version):
+    """KLS-17, FET-2."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        await orders(mesh)
+
+        async def listed(epoch):
+            part = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
+            told = await client.ask(
+                LIST_OFFSETS,
+                version,
+                replica_id=-1,
+                isolation_level=0,
+                topics=[{"name": "orders", "partitions": [part]}],
+                timeout=milliseconds(1_000),
+            )
+            [found] = told.topics[0].partitions
+            return int(found.error_code)
+
+        told = await client.ask(METADATA, 12, topics=[{"name": "orders", "topic_id": None}])
+        epoch = told.topics[0].partitions[0].leader_epoch
+        assert [await listed(each) for each in (-1, epoch)] == [0, 0]
+        assert await listed(epoch - 1) == ErrorCode.FENCED_LEADER_EPOCH
+        assert await listed(epoch + 1) == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 @pytest.mark.parametrize("timestamps", [(), (5,), (5, 7, 3, 7, 6), (1_700_000_000_000, 0, 5)])

@@ -37,7 +37,7 @@ class TopicStore(Protocol):
         """Create a topic and return it."""
         ...
 
-    async def grow(self, name: str, total: int) -> TopicInfo:
+    async def grow(self, name: str, total: int, *, validate_only: bool) -> TopicInfo:
         """Raise the number of its partitions."""
         ...
 
@@ -86,9 +86,11 @@ class StoredTopics:
             validate_only=validate_only,
         )
 
-    async def grow(self, name: str, total: int) -> TopicInfo:
+    async def grow(self, name: str, total: int, *, validate_only: bool) -> TopicInfo:
         """Raise the number of its partitions."""
-        return await topics.add_partitions(self._coordination, self._view, name, total)
+        return await topics.add_partitions(
+            self._coordination, self._view, name, total, validate_only=validate_only
+        )
 
     async def delete(self, name: str) -> TopicInfo:
         """Delete a topic with its records and return what it was."""
@@ -142,15 +144,17 @@ class KafkaTopicStore:
             )
         self._check_managed(name, "created")
         if validate_only:
-            raise invalid_request("the Kafka cluster is not asked whether it would; leave it out")
+            raise _not_asked()
         new = NewBrokerTopic(name, partitions, DEFAULT_REPLICAS, configs)
         await _passed(self._brokers.create_topic(new, timeout_ms=TIMEOUT_MS))
         return await self._attach(name)  # not every broker has heard of it yet
 
-    async def grow(self, name: str, total: int) -> TopicInfo:
+    async def grow(self, name: str, total: int, *, validate_only: bool) -> TopicInfo:
         """Raise the number of its partitions, and wait until the controller has seen it."""
         self._check_managed(name, "grown")
         topic = self._known(name)
+        if validate_only:
+            raise _not_asked()
         await _passed(self._brokers.create_partitions(name, total, timeout_ms=TIMEOUT_MS))
         await self._ask_again(name)
         return TopicInfo(name, topic.topic_id, total, {})
@@ -204,7 +208,7 @@ class KafkaTopicStore:
         self._check_managed(name, "altered")
         self._known(name)
         if validate_only:
-            raise invalid_request("the Kafka cluster is not asked whether it would; leave it out")
+            raise _not_asked()
         await _passed(self._brokers.alter_topic_configs(name, changes))
 
     async def _ask_again(self, name: str) -> None:
@@ -279,6 +283,12 @@ def _code(code: int) -> ErrorCode:
         return ErrorCode(code)
     except ValueError:
         return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _not_asked() -> RefusedError:
+    return invalid_request(
+        "the Kafka cluster is not asked whether it would; leave validate_only out"
+    )
 
 
 def _created_here(name: str) -> RefusedError:

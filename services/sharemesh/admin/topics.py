@@ -68,12 +68,15 @@ class TopicAdmin:
             try:
                 _once(more.name, doubled)
                 self._access.topic(context.principal, Operation.ALTER, more.name)
-                topic = await self._store.grow(more.name, more.total)
+                topic = await self._store.grow(
+                    more.name, more.total, validate_only=request.validate_only
+                )
             except (RefusedError, CoordinationError) as error:
                 response.topics.append(_refused(more.name, error))
                 continue
             response.topics.append(_done(topic))
-            grown.append(topic)
+            if not request.validate_only:
+                grown.append(topic)
         await self._until_led(grown)
         return response
 

@@ -379,10 +379,12 @@ class NewPartitions(_message.Message):
     def __init__(self, name: _Optional[str] = ..., total: _Optional[int] = ...) -> None: ...
 
 class CreatePartitionsRequest(_message.Message):
-    __slots__ = ("topics",)
+    __slots__ = ("topics", "validate_only")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[NewPartitions]
-    def __init__(self, topics: _Optional[_Iterable[_Union[NewPartitions, _Mapping]]] = ...) -> None: ...
+    validate_only: bool
+    def __init__(self, topics: _Optional[_Iterable[_Union[NewPartitions, _Mapping]]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
 
 class CreatePartitionsResponse(_message.Message):
     __slots__ = ("topics", "throttle_time_ms")

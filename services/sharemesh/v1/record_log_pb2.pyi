@@ -158,16 +158,18 @@ class FetchResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[FetchPartitionResult, _Mapping]]] = ..., node_endpoints: _Optional[_Iterable[_Union[_common_pb2.Node, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class ListOffsetsPartition(_message.Message):
-    __slots__ = ("topic_id", "partition", "timestamp", "topic_name")
+    __slots__ = ("topic_id", "partition", "timestamp", "topic_name", "current_leader_epoch")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     timestamp: int
     topic_name: str
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., timestamp: _Optional[int] = ..., topic_name: _Optional[str] = ...) -> None: ...
+    current_leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., timestamp: _Optional[int] = ..., topic_name: _Optional[str] = ..., current_leader_epoch: _Optional[int] = ...) -> None: ...
 
 class ListOffsetsRequest(_message.Message):
     __slots__ = ("partitions",)

@@ -1,5 +1,6 @@
 """ListOffsets: the ends of partitions, and offsets by time."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from sharemesh.domain.errors import ErrorCode
@@ -27,7 +28,8 @@ _Part = tuple[KafkaMessage, KafkaMessage]
 
 
 def to_request(asked: KafkaMessage) -> pb.ListOffsetsRequest:
-    """Return our request, its partitions in the same order."""
+    """Return our request: of partitions that were sent once, in the same order."""
+    doubled = _doubled(asked)
     committed = getattr(asked, "isolation_level", 0) == _READ_COMMITTED
     return pb.ListOffsetsRequest(
         partitions=[
@@ -35,17 +37,21 @@ def to_request(asked: KafkaMessage) -> pb.ListOffsetsRequest:
                 topic_name=topic.name,
                 partition=part.partition_index,
                 timestamp=_timestamp(part.timestamp, committed=committed),
+                current_leader_epoch=_epoch(part),
             )
             for topic, part in _parts(asked)
+            if (topic.name, part.partition_index) not in doubled
         ]
     )
 
 
 def to_answer(version: int, asked: KafkaMessage, response: pb.ListOffsetsResponse) -> Content:
     """Return Kafka's answer."""
-    results = iter(response.partitions)
+    results, doubled = iter(response.partitions), _doubled(asked)
 
-    def told(part: KafkaMessage) -> dict[str, object]:
+    def told(topic: KafkaMessage, part: KafkaMessage) -> dict[str, object]:
+        if (topic.name, part.partition_index) in doubled:
+            return _part(part, ErrorCode.INVALID_REQUEST)
         found = next(results)
         code = ErrorCode(found.error_code)
         if code is ErrorCode.UNKNOWN_TOPIC_ID:
@@ -65,14 +71,16 @@ def to_answer(version: int, asked: KafkaMessage, response: pb.ListOffsetsRespons
 
 def refused(asked: KafkaMessage, code: int) -> Content:
     """Return the answer to a request that was refused as a whole."""
-    return _answer(asked, lambda part: _part(part, code))
+    return _answer(asked, lambda _, part: _part(part, code))
 
 
-def _answer(asked: KafkaMessage, told: Callable[[KafkaMessage], dict[str, object]]) -> Content:
+def _answer(
+    asked: KafkaMessage, told: Callable[[KafkaMessage, KafkaMessage], dict[str, object]]
+) -> Content:
     return {
         "throttle_time": milliseconds(0),
         "topics": [
-            {"name": topic.name, "partitions": [told(part) for part in topic.partitions]}
+            {"name": topic.name, "partitions": [told(topic, part) for part in topic.partitions]}
             for topic in asked.topics
         ],
     }
@@ -82,6 +90,11 @@ def _parts(asked: KafkaMessage) -> Iterator[_Part]:
     for topic in asked.topics:
         for part in topic.partitions:
             yield topic, part
+
+
+def _doubled(asked: KafkaMessage) -> frozenset[tuple[str, int]]:
+    sent = Counter((topic.name, part.partition_index) for topic, part in _parts(asked))
+    return frozenset(each for each, count in sent.items() if count > 1)
 
 
 def _knows(version: int, timestamp: int) -> bool:
@@ -96,6 +109,12 @@ def _timestamp(asked: int, *, committed: bool) -> int:
         return _OUR_LAST_STABLE
     is_asked = asked >= 0 or asked in (_EARLIEST, _MAX_TIMESTAMP)
     return asked if is_asked else _LATEST
+
+
+def _epoch(part: KafkaMessage) -> int | None:
+    """Return the leader epoch that the client knows (version 4 and later); None: none."""
+    epoch: int = getattr(part, "current_leader_epoch", _NOTHING)
+    return epoch if epoch >= 0 else None
 
 
 def _part(part: KafkaMessage, code: int) -> dict[str, object]:

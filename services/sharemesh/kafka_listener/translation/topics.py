@@ -26,6 +26,10 @@ _BY_ID_FROM = 6
 _BY_DEFAULT = -1
 _PARTITIONS_BY_DEFAULT = 1
 _Refusal = tuple[int, str]
+_PLACED_ELSEWHERE: _Refusal = (
+    INVALID_REPLICA_ASSIGNMENT,
+    "the controller places partitions: send their number without an assignment",
+)
 
 
 class _Deletion(NamedTuple):
@@ -107,11 +111,12 @@ def delete_refused(seen: SeenRequest, code: int, message: str) -> Content:
 def grow_request(seen: SeenRequest) -> pb.CreatePartitionsRequest:
     """Return our request: of topics that can be passed on."""
     return pb.CreatePartitionsRequest(
+        validate_only=seen.message.validate_only,
         topics=[
             pb.NewPartitions(name=each.name, total=each.count)
             for each in seen.message.topics
-            if _growth_refused(seen, each) is None
-        ]
+            if not each.assignments
+        ],
     )
 
 
@@ -120,9 +125,8 @@ def grow_answer(seen: SeenRequest, response: pb.CreatePartitionsResponse) -> Con
     results = iter(response.topics)
 
     def told(topic: KafkaMessage) -> dict[str, object]:
-        refused = _growth_refused(seen, topic)
-        if refused is not None:
-            return _growth(topic.name, *refused)
+        if topic.assignments:
+            return _growth(topic.name, *_PLACED_ELSEWHERE)
         found = next(results)
         return _growth(topic.name, found.error_code, found.error_message)
 
@@ -137,10 +141,7 @@ def grow_refused(seen: SeenRequest, code: int, message: str) -> Content:
 def _creation_refused(seen: SeenRequest, topic: KafkaMessage) -> _Refusal | None:
     """Return why a topic is not created, if it is known before it is asked for."""
     if topic.assignments:
-        return (
-            INVALID_REPLICA_ASSIGNMENT,
-            "the controller places partitions: send their number without an assignment",
-        )
+        return _PLACED_ELSEWHERE
     unset = next((each.name for each in topic.configs if each.value is None), None)
     if unset is not None:
         return ErrorCode.INVALID_CONFIG, f"{unset[:100]} has no value: send one, or leave it out"
@@ -151,17 +152,6 @@ def _creation_refused(seen: SeenRequest, topic: KafkaMessage) -> _Refusal | None
             f"replication factor {copies}: send -1, or 1 to {max(nodes, 1)}, the processes with a "
             "listener",
         )
-    return None
-
-
-def _growth_refused(seen: SeenRequest, topic: KafkaMessage) -> _Refusal | None:
-    if topic.assignments:
-        return (
-            INVALID_REPLICA_ASSIGNMENT,
-            "the controller places partitions: send their number without an assignment",
-        )
-    if seen.message.validate_only:
-        return ErrorCode.INVALID_REQUEST, "partitions cannot be checked only: send validate_only 0"
     return None
 
 

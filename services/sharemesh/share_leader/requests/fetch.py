@@ -15,6 +15,7 @@ from sharemesh.share_leader.pacing import LeaderPacing
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions, Redirects
 from sharemesh.share_leader.requests.access import LeaderAccess
 from sharemesh.share_leader.requests.delayed_fetch import NOTHING_READ, DelayedFetch, FetchedPart
+from sharemesh.share_leader.requests.leader_epochs import check_epoch
 from sharemesh.share_leader.requests.produce import check_parts
 from sharemesh.timers import TimerHandle
 from sharemesh.v1 import record_log_pb2 as pb
@@ -97,7 +98,7 @@ class Fetch:
             try:
                 part.partition = self._access.partition(principal, asked, Operation.READ)
                 led = self._partitions.with_log(part.partition)
-                _check_epoch(asked, led.leader_epoch)
+                check_epoch(asked, led.leader_epoch)
                 part.led, part.looks_before = led, led.log.looks_begun()
             except RefusedError as refused:
                 part.outcome = (refused.error, refused.message)
@@ -294,24 +295,3 @@ def _grants(
         if left <= 0:
             break
     return grants
-
-
-def _check_epoch(asked: pb.FetchPartition, leader_epoch: int) -> None:
-    """Compare the epoch that a client knows with the one here (FET-2).
-
-    Raises:
-        RefusedError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
-    """
-    if not asked.HasField("current_leader_epoch"):
-        return
-    known = asked.current_leader_epoch
-    if known < leader_epoch:
-        raise RefusedError(
-            ErrorCode.FENCED_LEADER_EPOCH,
-            f"leader epoch {known} is over, now it is {leader_epoch}; refresh metadata",
-        )
-    if known > leader_epoch:
-        raise RefusedError(
-            ErrorCode.UNKNOWN_LEADER_EPOCH,
-            f"leader epoch {known} is not known here yet, only {leader_epoch}; try again",
-        )

@@ -16,6 +16,7 @@ from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import outcome_of
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.requests.access import LeaderAccess, NamedPartition
+from sharemesh.share_leader.requests.leader_epochs import check_epoch
 from sharemesh.share_leader.requests.produce import check_parts, within
 from sharemesh.v1 import record_log_pb2 as pb
 
@@ -92,6 +93,7 @@ class Offsets(_LedLogs):
         try:
             led = self._led(context.principal, asked, Operation.DESCRIBE)
             result.topic_id = led.partition.topic_id
+            check_epoch(asked, led.leader_epoch)
             async with self._parallel:
                 await led.looks.look()
                 found = await _special_offset(led, asked.timestamp)
