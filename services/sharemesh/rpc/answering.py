@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from sharemesh.arriving_calls import arriving_calls
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Stream
 from sharemesh.rpc.call_refusal import (
@@ -322,6 +323,7 @@ class Answering:
 
     def _began(self, method: str, context: Any) -> CallContext | CallRefusal:  # noqa: ANN401
         """Return who calls, counted until its answer has left; or why the call is refused."""
+        arriving_calls().begun += 1
         try:
             caller = call_context(context, self._principals)
         except CallFailedError as error:

@@ -4,6 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 
+from sharemesh.arriving_calls import Pause, arriving_calls
+
 UNITS_OF_A_TURN = 4
 """Small calls of one principal that begin in a turn; one large call may exceed it."""
 
@@ -16,7 +18,8 @@ class CallTurns:
 
     A call passes the loop several times until it is answered. If hundreds of one caller all did
     their first piece of work in one turn, each of these passes would last as long for everybody.
-    The cluster's own principals never wait.
+    After a large one, calls that arrive begin before the next. The cluster's own principals never
+    wait.
     """
 
     def __init__(self, own: Iterable[str] = ()) -> None:
@@ -24,6 +27,7 @@ class CallTurns:
         self._begun: dict[str, int] = {}  # units of this turn, by principal
         self._waiting: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
         self._turn_ends = False
+        self._pause: Pause | None = None
 
     async def turn(self, principal: str, request_bytes: int) -> None:
         """Return when a call of the principal may begin; its calls keep their order."""
@@ -46,6 +50,9 @@ class CallTurns:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
+        if self._is_paused():
+            asyncio.get_running_loop().call_soon(self._next_turn)
+            return
         self._turn_ends = False
         self._begun.clear()
         for principal in list(self._waiting):
@@ -61,3 +68,13 @@ class CallTurns:
                 self._begun[principal] = begun
         if self._begun or self._waiting:
             self._end_turn_soon()
+
+    def _is_paused(self) -> bool:
+        """Return whether, after a large call, those that wait do so for calls that arrive."""
+        if self._pause is None:
+            if not self._waiting or max(self._begun.values(), default=0) <= UNITS_OF_A_TURN:
+                return False
+            self._pause = arriving_calls().pause()
+        if self._pause.is_over():
+            self._pause = None
+        return self._pause is not None
