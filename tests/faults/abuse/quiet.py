@@ -11,6 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from itertools import cycle
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
@@ -32,6 +34,10 @@ class QuietTenant:
 
     def __init__(self, config: dict[str, str], topic: str, group: str) -> None:
         self._cluster = connect(**config)
+        self._processes = [
+            connect(**{**config, "bootstrap_servers": each})
+            for each in config["bootstrap_servers"].split(",")
+        ]
         self._topic, self._group = topic, group
         self._ended: list[tuple[str, float, float]] = []
         self._open: dict[tuple[str, float], None] = {}
@@ -40,10 +46,17 @@ class QuietTenant:
     async def run(self) -> None:
         """Go on until cancelled, or until nobody reads any more."""
         async with (
+            AsyncExitStack() as open_clients,
             self._cluster.async_producer() as producer,
             self._cluster.async_admin() as admin,
             self._cluster.async_share_consumer(self._group) as consumer,
         ):
+            looking = cycle(
+                [
+                    await open_clients.enter_async_context(each.async_admin())
+                    for each in self._processes
+                ]
+            )
             await consumer.subscribe([self._topic])
 
             async def produce() -> None:
@@ -55,7 +68,7 @@ class QuietTenant:
                 await admin.describe_groups([self._group])
 
             async def look() -> None:
-                await admin.describe_topics([self._topic])
+                await next(looking).describe_topics([self._topic])  # each process in its turn
 
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._every(PRODUCE_EVERY_S, "produce", produce))
