@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -15,6 +16,9 @@ STOP_GRACE_MS = 50
 """Longest wait of ``stop`` for the end of the loop's thread."""
 
 _CANCEL_WAIT_S = 1.0
+
+_LOOK_UP_S = 1.0
+"""How long a thread that waits may not hear of a signal."""
 
 _CLOSED = "this client is closed"
 _FORKED = (
@@ -74,7 +78,7 @@ class BackgroundLoop:
         """
         future = self._begun(work)
         try:
-            return future.result(None if timeout_ms is None else timeout_ms / 1_000)
+            return _result(future, timeout_ms)
         except concurrent.futures.TimeoutError:
             if future.done():
                 raise
@@ -124,9 +128,9 @@ class BackgroundLoop:
         future = self._begun(work)
         try:
             with contextlib.suppress(KeyboardInterrupt):
-                return future.result()
+                return _result(future)
             self.soon(stop)
-            return future.result()
+            return _result(future)
         except KeyboardInterrupt as interrupt:
             _give_up(future)
             raise InterruptError("interrupted while stopping") from interrupt
@@ -154,6 +158,28 @@ class BackgroundLoop:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_GRACE_MS / 1_000)
+
+
+def _result(future: "concurrent.futures.Future[T]", timeout_ms: int | None = None) -> T:
+    """Return the result of work, looking up now and then.
+
+    A signal that comes while its thread is about to wait does not end that wait, so its handler
+    would run when the work has ended, which may be never.
+
+    Raises:
+        TimeoutError: It did not end in time.
+    """
+    left_s = math.inf if timeout_ms is None else timeout_ms / 1_000
+    while True:
+        wait_s = min(left_s, _LOOK_UP_S)
+        try:
+            return future.result(wait_s)
+        except concurrent.futures.TimeoutError:
+            if future.done():
+                return future.result()
+            left_s -= wait_s
+            if left_s <= 0:
+                raise
 
 
 def _give_up(future: "concurrent.futures.Future[Any]") -> None:
