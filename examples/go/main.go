@@ -28,15 +28,10 @@ func main() {
 	for _, part := range topic.Partitions { // a lone member is assigned all of them
 		fetch[part.LeaderId] = append(fetch[part.LeaderId], &pb.AcknowledgePartition{Partition: part.Partition})
 	}
-	found := must(admin.FindCoordinator(ctx, &pb.FindCoordinatorRequest{Keys: []string{group}})).Coordinators[0]
-	check("coordinator of "+group, found.ErrorCode, found.ErrorMessage)
-	coordinator := pb.NewGroupCoordinatorClient(nodes[found.Node.NodeId])
 	me := &pb.ShareGroupHeartbeatRequest{GroupId: group, MemberId: rand.Text(), MaxWaitMs: 5000,
 		SubscribedTopicNames: &pb.SubscribedTopicNames{Names: names}}
 	for epoch := int32(0); ; epoch++ { // of the share session with each leader: 0 opens it
-		beat := must(coordinator.ShareGroupHeartbeat(ctx, me))
-		check("group "+group, beat.ErrorCode, beat.ErrorMessage)
-		me.MemberEpoch = beat.MemberEpoch
+		me.MemberEpoch = heartbeat(admin, nodes, me).MemberEpoch
 		for leader, partitions := range fetch {
 			answer := must(pb.NewShareLeaderClient(nodes[leader]).ShareFetch(ctx, &pb.ShareFetchRequest{
 				GroupId: group, MemberId: me.MemberId, ShareSessionEpoch: epoch, RecordFormat: pb.RecordFormat_RECORD_FORMAT_DECODED,
