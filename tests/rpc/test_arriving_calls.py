@@ -73,6 +73,23 @@ async def test_bnd_28_after_a_large_call_the_next_waits_for_the_calls_that_arriv
     assert at_each == [1, MANY + 1, MANY + 1]
 
 
+async def test_bnd_28_small_calls_of_others_begin_while_large_ones_wait():
+    turns, begun_at = CallTurns(), []
+    arriving_calls().begun += 1
+    large = [asyncio.ensure_future(turns.turn("User:mallory", LARGE)) for _ in range(3)]
+    await asyncio.sleep(0)
+
+    async def call():
+        await turns.turn("User:alice", 10)
+        begun_at.append(arriving_calls().begun)
+
+    arriving = asyncio.ensure_future(arrive(MANY))
+    await asyncio.gather(*(call() for _ in range(5 * UNITS_OF_A_TURN)))
+    assert max(begun_at) <= 3, "four in each turn"
+    assert [each.done() for each in large] == [True, False, False]
+    await asyncio.gather(*large, arriving)
+
+
 async def test_bnd_28_small_calls_wait_for_nobody():
     turns, at_each = CallTurns(), []
 

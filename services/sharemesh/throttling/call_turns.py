@@ -18,8 +18,8 @@ class CallTurns:
 
     A call passes the loop several times until it is answered. If hundreds of one caller all did
     their first piece of work in one turn, each of these passes would last as long for everybody.
-    After a large one, calls that arrive begin before the next. The cluster's own principals never
-    wait.
+    After a large one, calls that arrive begin before the next large one that waits. The cluster's
+    own principals never wait.
     """
 
     def __init__(self, own: Iterable[str] = ()) -> None:
@@ -50,14 +50,14 @@ class CallTurns:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        if self._is_paused():
-            asyncio.get_running_loop().call_soon(self._next_turn)
-            return
         self._turn_ends = False
+        paused = self._is_paused()
         self._begun.clear()
         for principal in list(self._waiting):
             waiting, begun = self._waiting[principal], 0
             while waiting and begun < UNITS_OF_A_TURN:
+                if paused and waiting[0][1] > UNITS_OF_A_TURN:
+                    break
                 called, units = waiting.popleft()
                 if not called.done():  # its caller still waits
                     called.set_result(None)
@@ -70,7 +70,7 @@ class CallTurns:
             self._end_turn_soon()
 
     def _is_paused(self) -> bool:
-        """Return whether, after a large call, those that wait do so for calls that arrive."""
+        """Return whether large calls that wait do so for calls that arrive; ask once a turn."""
         if self._pause is None:
             if not self._waiting or max(self._begun.values(), default=0) <= UNITS_OF_A_TURN:
                 return False
