@@ -13,7 +13,7 @@ import uuid
 import pytest
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.client import Producer, ShareConsumer
+from sharemesh.client import Producer, ShareConsumer, background_loop
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.consumer.share_consumer import ThreadHandlers
 from sharemesh.client.environment import ClientEnvironment
@@ -127,6 +127,24 @@ async def test_whatever_a_handler_raises_is_a_failure_of_its_record(raised):
         async with asyncio.timeout(10):
             with pytest.raises(RuntimeError, match=type(raised).__name__):
                 await threads.handle(None)
+
+
+def test_work_that_lasts_longer_than_a_look_has_its_result_and_its_time_out(monkeypatch):
+    monkeypatch.setattr(background_loop, "_LOOK_UP_S", 0.001)
+    loop = BackgroundLoop("looks")
+    try:
+        assert loop.run(asyncio.sleep(0.05, "done")) == "done"
+        assert loop.run(asyncio.sleep(0.05, "in time"), timeout_ms=10_000) == "in time"
+        with pytest.raises(TimeoutError):
+            loop.run(asyncio.sleep(10), timeout_ms=20)
+
+        async def fails():
+            raise TimeoutError("its own")
+
+        with pytest.raises(TimeoutError, match="its own"):
+            loop.run(fails())
+    finally:
+        loop.stop()
 
 
 @pytest.mark.parametrize(
