@@ -23,7 +23,7 @@ func main() {
 	topic, nodes, fetch := metadata.Topics[0], map[string]*grpc.ClientConn{}, map[string][]*pb.AcknowledgePartition{}
 	check("topic "+names[0], topic.ErrorCode, topic.ErrorMessage)
 	for _, node := range metadata.Nodes {
-		nodes[node.NodeId] = must(grpc.NewClient(fmt.Sprintf("%s:%d", node.Host, node.Port), plain))
+		connection(nodes, node)
 	}
 	for _, part := range topic.Partitions { // a lone member is assigned all of them
 		fetch[part.LeaderId] = append(fetch[part.LeaderId], &pb.AcknowledgePartition{Partition: part.Partition})

@@ -32,6 +32,12 @@ def address(up) -> str:
     return str(up.bootstrap).partition(",")[0]
 
 
+def leader_address(up) -> str:
+    """Return the address of a share leader."""
+    shown = json.loads(up.sharemesh("cluster", "--json").stdout)
+    return next(each["address"] for each in shown["nodes"] if each["node"] == "share-leader-0")
+
+
 def test_the_session_of_the_page_produces_fetches_decoded_and_acknowledges(up) -> None:
     assert f"go install {go_tools.GRPCURL}" in PAGE
     script = f"\necho '{MARK}'\n".join(BLOCKS).replace("127.0.0.1:9400", address(up))
@@ -82,6 +88,39 @@ def test_the_go_consumer_prints_and_accepts_every_record(up) -> None:
         consumer.kill()
         consumer.communicate()
     assert sorted(line.split(" ", 2)[2].strip() for line in lines) == sorted(rows.splitlines())
+
+
+def test_the_go_consumer_goes_on_where_its_group_is_coordinated_now(up) -> None:
+    program = go_tools.example_consumer()
+    assert up.sharemesh("topics", "create", "moved", "--partitions", "1").returncode == 0
+    reset = ("configs", "alter", "--group", "movers", "share.auto.offset.reset=earliest")
+    assert up.sharemesh(*reset).returncode == 0
+    consumer = subprocess.Popen(
+        [str(program), leader_address(up), "moved", "movers"], stdout=subprocess.PIPE, text=True
+    )
+    stop = threading.Timer(90, consumer.kill)  # then the lines end early
+    stop.start()
+
+    def passed(number: int) -> str:
+        assert up.sharemesh("produce", "moved", stdin=f"{number}\n").returncode == 0
+        assert consumer.stdout is not None
+        return consumer.stdout.readline().strip()
+
+    try:
+        assert passed(1) == "0 0 1"
+        for number in (0, 1):  # it moves with one of them at least
+            node = f"group-coordinator-{number}"
+            drained = up.sharemesh("cluster", "drain", node)
+            assert drained.returncode == 0, drained.stderr
+            assert passed(2 + number) == f"0 {1 + number} {2 + number}"
+            again = up.sharemesh("up", "restart", node, "--data-directory", str(up.directory))
+            assert again.returncode == 0, again.stderr
+        assert passed(4) == "0 3 4"
+        assert consumer.poll() is None
+    finally:
+        stop.cancel()
+        consumer.kill()
+        consumer.communicate()
 
 
 def test_the_go_consumer_says_what_is_wrong_and_ends(up) -> None:
