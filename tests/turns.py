@@ -3,16 +3,31 @@
 import asyncio
 import gc
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from sharemesh.ports.clock import Clock
 
 SLICE_MAX_S = 0.05
+_TRIES = 3
 
 
-async def longest_turn(work: Awaitable[object]) -> float:
+async def holds_no_turn(work: Callable[[], Awaitable[object]]) -> None:
+    """Check that no turn of the loop takes longer than a slice may while ``work`` is done.
+
+    Work is done three times at most: what else a machine does lengthens one turn or another, a
+    slice that is too long is so each time.
+    """
+    longest_s: list[float] = []
+    while len(longest_s) < _TRIES:
+        longest_s.append(await _longest_turn(work()))
+        if longest_s[-1] <= SLICE_MAX_S:
+            return
+    raise AssertionError(f"longest turns in s: {longest_s}; at most {SLICE_MAX_S}")
+
+
+async def _longest_turn(work: Awaitable[object]) -> float:
     """Return the processor time of the longest turn of the loop while ``work`` is done.
 
     What other tests left behind is hidden from the garbage collector: a server has none of it.
