@@ -1,6 +1,7 @@
 """Answers of many parts: none of them holds the loop for longer than a slice (BND-20, KLS-28)."""
 
 import threading
+from uuid import UUID
 
 import pytest
 
@@ -17,10 +18,13 @@ from tests.kafka_listener.asked import (
     LIST_OFFSETS,
     METADATA,
     PRODUCE,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    ack,
 )
 from tests.kafka_listener.test_listener import Held
 from tests.kafka_listener.world import ListeningMesh
-from tests.turns import SLICE_MAX_S, longest_turn
+from tests.turns import holds_no_turn
 
 FETCH, LIST_GROUPS, DELETE_TOPICS, DESCRIBE_ACLS = 1, 16, 20, 29
 DESCRIBE_CONFIGS, ALTER_CONFIGS, DELETE_GROUPS = 32, 44, 42
@@ -101,6 +105,23 @@ NAMED = [
 ]
 """Requests that name as much as a request may."""
 
+MANY_BATCHES = [ack(at, at, 1) for at in MANY]
+SHARED = [
+    [{"partition_index": at, "acknowledgement_batches": []} for at in MANY],
+    [{"partition_index": 0, "acknowledgement_batches": MANY_BATCHES}],
+]
+"""Partitions of share requests that have as many parts as a request may, or as many batches."""
+
+FETCHES_NOTHING = {
+    "max_wait": milliseconds(0),
+    "min_bytes": 0,
+    "max_bytes": 0,
+    "max_records": 0,
+    "batch_size": 0,
+    "share_acquire_mode": 0,
+    "forgotten_topics_data": [],
+}
+
 TOLD = [
     (
         METADATA,
@@ -163,33 +184,31 @@ TOLD = [
 """Requests that name little, whose answers tell much."""
 
 
-async def answered_beside_the_loop(mesh, client, key, version, content):
+async def answered_beside_the_loop(client, key, version, content):
     """Ask, and return the answer; it was put together in another thread, no turn was long."""
     frames, threads = [], set()
     write = answers.Asked.answered
     load_served([(key, version)])
-    correlation = client.send(key, version, **content)
 
     def noted(asked, content):
         threads.add(threading.current_thread())
         return write(asked, content)
 
-    async def received():
-        size = int.from_bytes(await client.reader.readexactly(4), "big")
-        frames.append(await client.reader.readexactly(size))
+    async def answered(correlation):
+        frames.append(await client.frame())
+        assert int.from_bytes(frames[-1][:4], "big") == correlation
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(answers.Asked, "answered", noted)
-        assert await longest_turn(received()) < SLICE_MAX_S
+        await holds_no_turn(lambda: answered(client.send(key, version, **content())))
     assert threading.current_thread() not in threads
-    assert int.from_bytes(frames[0][:4], "big") == correlation
-    return frames[0]
+    return frames[-1]
 
 
 @pytest.mark.parametrize(("key", "version", "content"), NAMED)
 async def test_a_request_that_names_much_holds_nobody_up(key, version, content):
     async with ListeningMesh() as mesh, mesh.connect() as client:
-        frame = await answered_beside_the_loop(mesh, client, key, version, content())
+        frame = await answered_beside_the_loop(client, key, version, content)
         assert len(frame) > 4 * PARTS_MAX
         assert (await client.ask(METADATA, 1, topics=[])).controller_id == 7
 
@@ -198,8 +217,30 @@ async def test_a_request_that_names_much_holds_nobody_up(key, version, content):
 async def test_an_answer_that_tells_much_holds_nobody_up(key, version, content, method, response):
     async with ListeningMesh() as mesh, mesh.connect() as client:
         Held(mesh, method, response()).go_on.set()
-        frame = await answered_beside_the_loop(mesh, client, key, version, content)
+        frame = await answered_beside_the_loop(client, key, version, lambda: content)
         assert len(frame) > 4 * PARTS_MAX
+
+
+@pytest.mark.parametrize("shared", SHARED, ids=["partitions", "batches"])
+@pytest.mark.parametrize("key", [SHARE_FETCH, SHARE_ACKNOWLEDGE])
+async def test_a_share_request_that_names_much_holds_nobody_up(key, shared):
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        content = {
+            "group_id": "g",
+            "member_id": "3e7d25ee-6cf1-4b45-a2fb-3d9d9d3e5b7c",
+            "share_session_epoch": 1,
+            "is_renew_ack": False,
+            "topics": [{"topic_id": UUID(int=1), "partitions": shared}],
+        }
+        if key == SHARE_FETCH:
+            content |= FETCHES_NOTHING
+        load_served([(key, 2)])
+
+        async def answered(correlation):
+            assert int.from_bytes((await client.frame())[:4], "big") == correlation
+
+        await holds_no_turn(lambda: answered(client.send(key, 2, **content)))
+        assert (await client.ask(METADATA, 1, topics=[])).controller_id == 7
 
 
 async def test_a_short_answer_waits_for_no_thread():

@@ -183,10 +183,13 @@ class WireClient:
         return correlation
 
     async def answer(self, key, version, correlation):
+        return read_answer(key, version, await self.frame(), correlation)
+
+    async def frame(self):
+        """Return the next frame without its size."""
         async with asyncio.timeout(20):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
-            frame = await self.reader.readexactly(size)
-        return read_answer(key, version, frame, correlation)
+            return await self.reader.readexactly(size)
 
     async def is_closed(self):
         """Return True once the other side has closed, without another byte."""

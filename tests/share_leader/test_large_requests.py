@@ -241,6 +241,29 @@ async def test_a_session_may_name_its_partitions_again_but_no_more_than_the_boun
         assert (await member.fetch()).error_code == 0, "the session goes on"
 
 
+async def test_a_request_forgets_no_more_partitions_than_the_bound_bnd_20():
+    async with world(max_partitions_per_request=BOUND) as w:
+        await w.lead(P0)
+        member = w.client()
+        await member.join(P0)
+        refused = await member.fetch(forget=[P0] * (BOUND + 1))
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert f"{BOUND + 1} partitions; at most {BOUND}" in refused.error_message
+        assert (await member.fetch()).error_code == 0, "the session goes on"
+
+
+@pytest.mark.parametrize("does", ["add", "forget"])
+async def test_a_message_of_a_stream_names_no_more_partitions_than_the_bound_bnd_20(does):
+    too_many = [TopicPartitions(topic_id=FOO, partitions=[0] * (BOUND + 1))]
+    async with world(max_partitions_per_request=BOUND) as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0)
+        await stream.send(pb.ConsumeRequest(**{does: too_many}))
+        ended = await anext(stream)
+        assert ended.error_code == ErrorCode.INVALID_REQUEST
+        assert f"{BOUND + 1} partitions; at most {BOUND}" in ended.error_message
+
+
 async def test_all_sessions_together_hold_no_more_partitions_than_the_bound():
     async with world(max_session_partitions=BOUND * 2) as w:
         await w.lead(P0)

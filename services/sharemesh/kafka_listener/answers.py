@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from google.protobuf.message import Message
@@ -75,6 +76,8 @@ class Asked(NamedTuple):
     login: ConnectionLogin
     parts: int
     """How many topics, partitions or keys it names."""
+    size: int
+    """Length of its frame in bytes: acknowledgement batches are no parts."""
 
     @property
     def is_long(self) -> bool:
@@ -175,7 +178,7 @@ class KafkaAnswers:
             )
         try:
             parts = parts_named(request, message)
-            asked = Asked(header, message, context, sessions, login, parts)
+            asked = Asked(header, message, context, sessions, login, parts, len(frame))
             return await self._by_request[request](asked)
         except RefusedFrameError:
             raise
@@ -261,7 +264,9 @@ class KafkaAnswers:
         try:
             response = await self.handlers.call(methods.FETCH, request, asked.context)
         except CallFailedError as error:
-            response = fetch.refused(request, error)
+            response = await self._long_work.done(
+                partial(fetch.refused, request, error), is_long=asked.is_long
+            )
         nodes = self._nodes()
         return await self._long_work.done(
             lambda: fetch.to_frame(version, correlation, message, response, nodes),
@@ -320,7 +325,10 @@ class KafkaAnswers:
         return asked.answered(share_group.to_answer(response))
 
     async def _share_fetch(self, asked: Asked) -> Frame:
-        request = share_fetch.to_request(asked.header.version, asked.message)
+        request = await self._long_work.done(
+            lambda: share_fetch.to_request(asked.header.version, asked.message),
+            is_long=asked.is_long or asked.size > BYTES_IN_LOOP,
+        )
         batches: dict[TopicPartition, bytes] = {}
         context = replace(asked.context, batches=batches)
         try:
@@ -341,7 +349,10 @@ class KafkaAnswers:
         )
 
     async def _share_acknowledge(self, asked: Asked) -> Frame:
-        request = acknowledgements.to_request(asked.header.version, asked.message)
+        request = await self._long_work.done(
+            lambda: acknowledgements.to_request(asked.header.version, asked.message),
+            is_long=asked.is_long or asked.size > BYTES_IN_LOOP,
+        )
         try:
             response = await self.handlers.call(methods.SHARE_ACKNOWLEDGE, request, asked.context)
         except CallFailedError as error:

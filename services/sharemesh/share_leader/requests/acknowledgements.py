@@ -54,28 +54,30 @@ class PendingAcknowledgements:
         return bool(self.refused or self.awaited)
 
 
-def check_size(topics: Iterable[pb.AcknowledgeTopic], environment: LeaderEnvironment) -> None:
+def check_size(topics: Sequence[pb.AcknowledgeTopic], environment: LeaderEnvironment) -> None:
     """Refuse a request that names more than the leader is willing to walk through.
 
     Raises:
         RefusedError: INVALID_REQUEST, naming the bound.
     """
     settings = environment.settings
-    partitions = batches = offsets = 0
-    for topic in topics:
-        partitions += len(topic.partitions)
-        for partition in topic.partitions:
-            batches += len(partition.acknowledgement_batches)
-            offsets += sum(len(b.acknowledge_types) for b in partition.acknowledgement_batches)
-    for name, value, bound in (
-        ("partitions", partitions, settings.max_partitions_per_request),
-        ("acknowledgement batches", batches, settings.max_acknowledge_batches),
-        ("acknowledge types", offsets, settings.max_acknowledge_offsets),
-    ):
-        if value > bound:
-            raise invalid_request(
-                f"the request holds {value} {name}; send at most {bound} at a time"
-            )
+    _check_count(
+        "partitions",
+        sum(len(topic.partitions) for topic in topics),
+        settings.max_partitions_per_request,
+    )
+    lists = [p.acknowledgement_batches for topic in topics for p in topic.partitions]
+    _check_count("acknowledgement batches", sum(map(len, lists)), settings.max_acknowledge_batches)
+    _check_count(
+        "acknowledge types",
+        sum(len(batch.acknowledge_types) for batches in lists for batch in batches),
+        settings.max_acknowledge_offsets,
+    )
+
+
+def _check_count(name: str, count: int, bound: int) -> None:
+    if count > bound:
+        raise invalid_request(f"the request holds {count} {name}; send at most {bound} at a time")
 
 
 class Acknowledgements:

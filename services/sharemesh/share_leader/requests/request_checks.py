@@ -1,6 +1,6 @@
 """Checks that every request of a member passes first, in the KIP's order (spec REQ-1, REQ-2)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId, MemberId, TopicId, TopicPartition, check_member_id
@@ -88,12 +88,15 @@ def listed(topics: Iterable[pb.AcknowledgeTopic]) -> list[TopicPartition]:
     return list(seen)
 
 
-def named(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
+def named(topics: Sequence[TopicPartitions], most: int) -> list[TopicPartition]:
     """Return the partitions that topics name, each once, in order.
 
     Raises:
-        RefusedError: INVALID_REQUEST for a topic id that is none.
+        RefusedError: INVALID_REQUEST for more than ``most``, or a topic id that is none.
     """
+    count = sum(len(topic.partitions) for topic in topics)
+    if count > most:
+        raise invalid_request(f"the request names {count} partitions; at most {most} at a time")
     seen: dict[TopicPartition, None] = {}
     for topic in topics:
         topic_id = _topic_id(topic.topic_id)

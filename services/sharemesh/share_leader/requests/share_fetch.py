@@ -100,6 +100,7 @@ class ShareFetch:
         self, request: pb.ShareFetchRequest, key: SessionKey, principal: str
     ) -> FetchContext:
         check_size(request.topics, self._environment)
+        most = self._environment.settings.max_partitions_per_request
         wanted = listed(request.topics)
         opens = request.share_session_epoch == INITIAL_EPOCH
         self._session_cache.check_room(
@@ -110,7 +111,7 @@ class ShareFetch:
             principal,
             request.share_session_epoch,
             listed=wanted,
-            forgotten=named(request.forgotten_topics_data),
+            forgotten=named(request.forgotten_topics_data, most),
             has_acknowledgements=any(
                 p.acknowledgement_batches for t in request.topics for p in t.partitions
             ),

@@ -240,10 +240,10 @@ class ConsumeStream:
         if request.echo_id and self.hand_overs is not None:
             self.hand_overs.heard(request.echo_id)
         if request.add or request.forget:
-            forgotten = named(request.forget)
+            most = self._services.environment.settings.max_partitions_per_request
+            forgotten, added = named(request.forget, most), named(request.add, most)
             self._session.forget(forgotten)
             self._resting.forgotten(forgotten)
-            added = named(request.add)
             self._services.session_cache.check_room(self._session, added)
             self._session.add(added)
             self._resting.added(added)
