@@ -25,7 +25,17 @@ from sharemesh.client.records import AcquiredRange, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.v1.common_pb2 import TopicPartitions
-from sharemesh.v1.share_leader_pb2 import ConsumeResponse, ConsumeStart, HandedOverPartition
+from sharemesh.v1.share_leader_pb2 import (
+    AcquiredRecords,
+    ConsumeAcknowledged,
+    ConsumeResponse,
+    ConsumeStart,
+    HandedOverPartition,
+    ShareAcknowledgePartition,
+    ShareAcknowledgeTopic,
+    ShareFetchPartition,
+    ShareFetchTopic,
+)
 from tests.clocks import ManualClock
 
 SOURCE = TopicIdPartition("orders", 0, b"o" * 16)
@@ -85,6 +95,14 @@ def hands_over(stream, epoch=3, partition=0):
     stream._take(ConsumeResponse(handed_over=[ended], echo_id=4))
 
 
+def shows(stream, epoch=5):
+    """Let a leader deliver a record of the partition: it had read its state."""
+    acquired = [AcquiredRecords(first_offset=7, last_offset=7, delivery_count=1)]
+    part = ShareFetchPartition(partition=0, leader_epoch=epoch, acquired_records=acquired)
+    topic = ShareFetchTopic(topic_id=SOURCE.topic_id, partitions=[part])
+    stream._take(ConsumeResponse(responses=[topic]))
+
+
 def unsent(stream):
     return [sorted(each.types) for each in stream._unsent]
 
@@ -126,9 +144,9 @@ def test_records_go_on_over_the_end_of_their_session_and_further_leaders_hnd_10(
     old.follow(SOURCE, following, 4)
     hands_over(following, 4)
     following.follow(SOURCE, third, 5)
-    third._take(ConsumeResponse())
     old.acknowledge([said(old, 0)])
     assert unsent(third) == [[0]]
+    shows(third)
     third._open = False
     assert not old.is_open_for(SOURCE, 3), "with the session at the leader of now, locks end"
     assert old.follows_until_ms(SOURCE, 3) == 0
@@ -153,6 +171,37 @@ def test_nor_is_one_that_a_quota_refused_hnd_11(session):
     following._take(ConsumeResponse())
     following._open, following.error_code = False, ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert old.is_open_for(SOURCE, 3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_end"),
+    [
+        (ErrorCode.NONE, True),
+        (ErrorCode.INVALID_RECORD_STATE, True),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, False),
+        (ErrorCode.LEADER_NOT_AVAILABLE, False),
+    ],
+)
+async def test_the_end_of_a_session_is_that_of_locks_its_leader_had_read_hnd_11(
+    session, clock, answer, is_end
+):
+    """Seed 3251 of handed_over: it drained before it had them, and they went to the one after."""
+    old, following, third = session("a"), session("b"), session("c")
+    hands_over(old)
+    old.follow(SOURCE, following, 4)
+    old.acknowledge([said(old, 0)])
+    following._put_acknowledgements(following._next)
+    part = ShareAcknowledgePartition(partition=0, error_code=answer)
+    topic = ShareAcknowledgeTopic(topic_id=SOURCE.topic_id, partitions=[part])
+    answered = ConsumeAcknowledged(acknowledge_id=1, topics=[topic])
+    following._take(ConsumeResponse(acknowledged=[answered]))
+    following._open = False
+    assert old.is_open_for(SOURCE, 3) is not is_end
+    assert old.looks_for_next(SOURCE) is not is_end
+    if not is_end:
+        old.acknowledge([said(old, 1)])
+        old.follow(SOURCE, third, 5)
+        assert unsent(third) == [[1]]
 
 
 def test_without_a_next_leader_what_waits_fails_hnd_11(session, heard, clock):
@@ -259,7 +308,8 @@ def test_a_partition_that_comes_back_to_a_session_is_acknowledged_in_it_hnd_11(s
     old.acknowledge([said(old, 7, epoch=5)])
     assert (unsent(old), unsent(following)) == ([[7]], [])
     assert not old.is_handed_over(SOURCE, 5)
-    following.has_heard, following._open = True, False
+    shows(following, 4)
+    following._open = False
     assert old.is_open_for(SOURCE, 5)
     assert not old.is_open_for(SOURCE, 3)
 
@@ -408,7 +458,6 @@ async def test_sessions_lead_on_where_a_next_leader_is_followed_by_another_hnd_1
     pool._follow({}, clock.now_ms())
     pool.leader_known()
     assert pool._work.is_set(), "a refusal may have told of another"
-    following.has_heard = True
     leaders.known = Leader("c", 5)
     pool._follow({}, clock.now_ms())
     old.acknowledge([said(old, 0)])

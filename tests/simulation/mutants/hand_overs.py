@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from sharemesh.client.consumer.consume_stream import LeaderSession
 from sharemesh.client.consumer.handed_over import HandedOver
 from sharemesh.client.consumer.unseen_records import UnseenRecords
 from sharemesh.domain.share_partition.cache.record_status import Lock
@@ -105,3 +106,8 @@ def what_was_handed_over_once_is_away_for_ever(patch: Patches) -> None:
 def clients_stay_with_a_leader_that_had_no_locks(patch: Patches) -> None:
     """What was handed over waits for a next leader that leads no more, and never read the state."""
     patch.setattr(HandedOver, "look_further", lambda *_: False)
+
+
+def any_end_of_a_session_ends_the_way(patch: Patches) -> None:
+    """What was handed over is lost with a session whose leader never had its locks."""
+    patch.setattr(LeaderSession, "never_had", lambda *_: False)

@@ -142,6 +142,7 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         hand_overs.renewals_forget_where_a_lock_is_from,
         hand_overs.clients_drop_what_was_handed_over,
         hand_overs.clients_stay_with_a_leader_that_had_no_locks,
+        hand_overs.any_end_of_a_session_ends_the_way,
     ),
     "leaderless": (logs.a_claim_of_unknown_outcome_is_left,),
     "revoked": (

@@ -25,7 +25,6 @@ from sharemesh.client.errors import (
     optional_error,
 )
 from sharemesh.client.records import AcquiredRange, RecordGrant, TopicIdPartition
-from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import CONSUME
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import Caller, CallFailedError, Failure, Stream
@@ -42,7 +41,6 @@ from sharemesh.v1.share_leader_pb2 import (
 )
 
 _log = logging.getLogger(__name__)
-_REFUSED = ErrorCode.SHARE_SESSION_LIMIT_REACHED  # there was no session
 Wire = Stream[ConsumeRequest, ConsumeResponse]
 
 HOLD_MS = 10
@@ -90,7 +88,6 @@ class LeaderSession:
         error_message: The leader's message on it.
         failure: The transport's reason, or None.
         credit_records: Records that the leader may still send; below 0 if it sent more.
-        has_heard: Whether the leader has said a word.
     """
 
     def __init__(
@@ -124,8 +121,8 @@ class LeaderSession:
         self._handed_over = HandedOver()
         self._epochs: dict[TopicIdPartition, int] = {}  # of what came last
         self._draining: dict[TopicIdPartition, int] = {}  # epochs of which the end is not known
+        self._shown: set[TopicIdPartition] = set()  # partitions whose state the leader had read
         self._open = True
-        self.has_heard = False
         self._closing = False
         self._lock_timeout_ms = 0
         self._asked_ms: int | None = None
@@ -140,10 +137,21 @@ class LeaderSession:
         """Whether the session can still take acknowledgements."""
         return self._open
 
-    @property
-    def never_was(self) -> bool:
-        """Whether it ended before the leader said a word: its locks, if any, are not released."""
-        return not self._open and (self.error_code == _REFUSED or not self.has_heard)
+    def has_shown(self, source: TopicIdPartition) -> bool:
+        """Return whether the leader has shown that it had read the state of a partition (HND-11).
+
+        It has delivered records of it, or decided on acknowledgements.
+        """
+        return source in self._shown
+
+    def never_had(self, source: TopicIdPartition, leader_epoch: int) -> bool:
+        """Return whether it ended, and may not have had the locks of that leader epoch (HND-11)."""
+        is_known = self.has_shown(source) or self.is_handed_over(source, leader_epoch)
+        return not (self._open or is_known)
+
+    def looks_for_next(self, source: TopicIdPartition) -> bool:
+        """Return whether a partition was handed over to a leader that is not known yet."""
+        return self._handed_over.looks_for_next(source)
 
     def is_open_for(self, source: TopicIdPartition, leader_epoch: int) -> bool:
         """Return whether acknowledgements of what is held here in a leader epoch can be taken."""
@@ -348,7 +356,6 @@ class LeaderSession:
             self._has_next.set()
 
     def _take(self, response: ConsumeResponse) -> None:
-        self.has_heard = True
         if response.acquisition_lock_timeout_ms:
             self._lock_timeout_ms = response.acquisition_lock_timeout_ms
         if response.node_endpoints:
@@ -386,6 +393,7 @@ class LeaderSession:
                 until_ms = self._clock.now_ms() + FOLLOW_MS
                 self._handed_over.begin(source, each.leader_epoch, until_ms)
                 self._draining.pop(source, None)
+                self._shown.discard(source)
         unsent, self._unsent = self._unsent, []  # ways may lead back here
         self._unsent += self._handed_over.take(unsent, may_wait=False)
         self._events.handed_over(self, sources)
@@ -399,6 +407,7 @@ class LeaderSession:
             self._events.leader_known(topic_id, answer.partition, answer.current_leader)
         if answer.acquired_records:
             self._epochs[source] = answer.leader_epoch
+            self._shown.add(source)
             now_ms, asked_ms, self._asked_ms = self._clock.now_ms(), self._asked_ms, None
             records = answer.records  # each look at it is a copy
             delivery = Delivery(
@@ -436,8 +445,10 @@ class LeaderSession:
                     self._events.leader_known(
                         topic.topic_id, result.partition, result.current_leader
                     )
-                about = str(together[0].source)
-                error = optional_error(result.error_code, result.error_message, about=about)
+                source = together[0].source
+                error = optional_error(result.error_code, result.error_message, about=str(source))
+                if error is None or isinstance(error, InvalidRecordStateError):
+                    self._shown.add(source)
                 outcomes += [
                     AcknowledgementResult(asked, error, self._lock_timeout_ms) for asked in together
                 ]

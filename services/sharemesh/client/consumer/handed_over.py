@@ -22,6 +22,7 @@ class _Followed:
     it is held in ``to_epoch`` or later.
     """
 
+    source: TopicIdPartition
     leader_epoch: int
     until_ms: int
     to: "LeaderSession | None" = None
@@ -29,8 +30,8 @@ class _Followed:
     parked: list[PartitionAcknowledgements] = field(default_factory=list)
 
     def way(self) -> "LeaderSession | None":
-        """Return the session with the next leader; one that never came about leads nowhere."""
-        if self.to is not None and self.to.never_was:
+        """Return the session with the next leader; one that never had the locks leads nowhere."""
+        if self.to is not None and self.to.never_had(self.source, self.to_epoch):
             self.to = None
         return self.to
 
@@ -55,11 +56,16 @@ class HandedOver:
         followed = self._followed.get(source)
         return 0 if followed is None else followed.leader_epoch
 
+    def looks_for_next(self, source: TopicIdPartition) -> bool:
+        """Return whether a partition was handed over to a leader that is not known yet."""
+        followed = self._followed.get(source)
+        return followed is not None and followed.way() is None
+
     def begin(self, source: TopicIdPartition, leader_epoch: int, until_ms: int) -> None:
         """Keep what is said of a partition until its next leader is known, or until then."""
         before = self._followed.get(source)
         if before is None or before.leader_epoch < leader_epoch:
-            followed = self._followed[source] = _Followed(leader_epoch, until_ms)
+            followed = self._followed[source] = _Followed(source, leader_epoch, until_ms)
             if before is not None:
                 followed.parked = before.parked
 

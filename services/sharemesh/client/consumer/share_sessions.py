@@ -150,7 +150,8 @@ class ShareSessionPool:
         for way, to in list(self._followed.items()):
             if to is stream:
                 del self._followed[way]
-                if stream.never_was:
+                before, source = way
+                if before.looks_for_next(source):
                     self._following[way] = None
         if self._streams.get(stream.node_id) is not stream:
             return False
@@ -291,7 +292,8 @@ class ShareSessionPool:
                 self._following[stream, source] = None
                 continue
             until_ms = stream.follows_until_ms(source, stream.handed_over_in(source))
-            if followed.has_heard and until_ms <= now_ms:  # else what is said must hear of its end
+            # Else what is said must hear of its end.
+            if followed.has_shown(source) and until_ms <= now_ms:
                 del self._followed[stream, source]
         for stream, source in list(self._following):
             leader = self._leaders.leader(source.topic_id, source.partition)
