@@ -8,32 +8,45 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sharemesh.ports.clock import Clock
+from sharemesh.serve.process.memory import CYCLE_SEARCH_THRESHOLDS
 
 SLICE_MAX_S = 0.05
 _TRIES = 3
+_MEASURE_S = 0.005  # of ``_measure_s`` on a machine that does nothing else
 
 
 async def holds_no_turn(work: Callable[[], Awaitable[object]]) -> None:
     """Check that no turn of the loop takes longer than a slice may while ``work`` is done.
 
     Work is done three times at most: what else a machine does lengthens one turn or another, a
-    slice that is too long is so each time.
+    slice that is too long is so each time. A machine that is slow just now has more time.
     """
-    longest_s: list[float] = []
-    while len(longest_s) < _TRIES:
-        longest_s.append(await _longest_turn(work()))
-        if longest_s[-1] <= SLICE_MAX_S:
+    tried: list[str] = []
+    while len(tried) < _TRIES:
+        longest_s = await _longest_turn(work())
+        may_take_s = max(SLICE_MAX_S, SLICE_MAX_S * _measure_s() / _MEASURE_S)
+        if longest_s <= may_take_s:
             return
-    raise AssertionError(f"longest turns in s: {longest_s}; at most {SLICE_MAX_S}")
+        tried.append(f"{longest_s:.3f} of {may_take_s:.3f}")
+    raise AssertionError(f"longest turns in s: {', '.join(tried)}")
+
+
+def _measure_s() -> float:
+    """Return the processor time of some work that is always the same."""
+    began_s = time.thread_time()
+    sum(hash(str(number)) for number in range(20_000))
+    return time.thread_time() - began_s
 
 
 async def _longest_turn(work: Awaitable[object]) -> float:
     """Return the processor time of the longest turn of the loop while ``work`` is done.
 
-    What other tests left behind is hidden from the garbage collector: a server has none of it.
+    The garbage collector works as it does in a server, and does not see what other tests left.
     """
+    thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*CYCLE_SEARCH_THRESHOLDS)
     try:
         task = asyncio.ensure_future(work)
         longest = 0.0
@@ -44,6 +57,7 @@ async def _longest_turn(work: Awaitable[object]) -> float:
         await task
         return longest
     finally:
+        gc.set_threshold(*thresholds)
         gc.unfreeze()
 
 

@@ -165,7 +165,7 @@ def _asks_for_all(seen: SeenRequest) -> bool:
 
 def _wanted(asked: KafkaMessage) -> list[KafkaMessage]:
     """Return the topics to be told: with an id among them, those with ids alone, as in Kafka."""
-    by_id = {_id(each): each for each in asked.topics if _id(each) is not None}
+    by_id = {found: each for each in asked.topics if (found := _id(each)) is not None}
     return list((by_id or {each.name: each for each in asked.topics}).values())
 
 
