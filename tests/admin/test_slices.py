@@ -13,6 +13,7 @@ from sharemesh.cluster.acl_table import AclTable
 from sharemesh.cluster.store.acl_rules import AclRule, Pattern, Permission, RuleSet
 from sharemesh.domain.ids import TopicId
 from sharemesh.ports.authorizer import Operation, ResourceType
+from sharemesh.ports.network import CallFailedError
 from sharemesh.v1 import admin_pb2 as pb
 from tests.admin.world import World
 from tests.turns import Turns, holds_no_turn
@@ -65,6 +66,66 @@ async def test_ten_thousand_names_against_ten_thousand_rules_bnd_20(world, metho
     request = make()
     await holds_no_turn(lambda: caller.call(method, request, to="other:1"))
     await caller.close()
+
+
+CLUSTER = pb.ConfigResource(type=pb.CONFIG_RESOURCE_TYPE_CLUSTER)
+TOO_MUCH = [
+    (
+        methods.ALTER_CLIENT_QUOTAS,
+        lambda: pb.AlterClientQuotasRequest(
+            entries=[pb.QuotaAlteration(entity=[pb.QuotaEntity(entity_type="u")] * 140_000)]
+        ),
+        "140000 components of an entity",
+    ),
+    (
+        methods.ALTER_CONFIGS,
+        lambda: pb.AlterConfigsRequest(
+            resource=CLUSTER, configs=[pb.AlterConfig(name=f"{n:x}") for n in range(115_000)]
+        ),
+        "115000 settings in one call; send at most 100",
+    ),
+    (
+        methods.CREATE_TOPICS,
+        lambda: pb.CreateTopicsRequest(topics=[pb.NewTopic(name="x")] * 140_000),
+        "140000 topics in one request; send at most 100",
+    ),
+    (
+        methods.CREATE_PARTITIONS,
+        lambda: pb.CreatePartitionsRequest(topics=[pb.NewPartitions(name="x")] * 140_000),
+        "140000 topics in one request; send at most 100",
+    ),
+    (
+        methods.ALTER_USER_SCRAM_CREDENTIALS,
+        lambda: pb.AlterUserScramCredentialsRequest(
+            alterations=[pb.UserAlteration(name="u", deletions=[1] * 1_000_000)]
+        ),
+        "1000000 changes of a user",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "make", "words"), TOO_MUCH, ids=lambda each: getattr(each, "name", "")
+)
+async def test_what_is_too_much_is_refused_before_it_is_looked_through_bnd_20(
+    world, method, make, words
+):
+    request = make()
+    told = []
+
+    async def refused():
+        try:
+            told.append(str(await world.call(method, request)))
+        except CallFailedError as error:
+            told.append(f"{error.failure}: {error.message}")
+
+    await holds_no_turn(refused)
+    assert words in told[0]
+
+
+async def test_settings_of_a_thousand_resources_are_told_in_slices_bnd_20(world):
+    request = pb.DescribeConfigsRequest(resources=[CLUSTER] * 1_000)
+    await holds_no_turn(lambda: world.call(methods.DESCRIBE_CONFIGS, request))
 
 
 async def test_eight_such_requests_have_one_slice_in_a_turn_bnd_20(world, monkeypatch):

@@ -7,6 +7,7 @@ from sharemesh.authorization.slices import UNITS_OF_A_SLICE
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.group_coordinator import offset_admin
 from sharemesh.v1 import group_coordinator_pb2 as pb
+from sharemesh.v1.common_pb2 import StateBatch
 from tests.group_coordinator.world import world
 from tests.turns import Turns, holds_no_turn
 
@@ -164,6 +165,25 @@ async def test_a_hundred_thousand_rows_are_answered_in_slices_bnd_20():
             topics = request.groups.add(group_id="g").topics.topics
             topics.add(topic_name=name, partitions=range(49_000))
         await holds_no_turn(lambda: made.call(methods.DESCRIBE_SHARE_GROUP_OFFSETS, request))
+
+
+async def test_states_of_many_batches_are_read_in_slices_or_refused_bnd_20():
+    async with world(foo=8) as made:
+        request = pb.AlterShareGroupOffsetsRequest(group_id="g")
+        batches = [StateBatch(first_offset=n, last_offset=n) for n in range(100_000)]
+        listed = request.topics.add(topic_name="foo").partitions
+        listed.add(partition=0, start_offset=0, state_batches=batches)
+        for number in range(1, 5):
+            listed.add(partition=number, start_offset=-1, state_batches=batches[:20_000])
+        answers = []
+
+        async def altered():
+            answers.append(await made.call(methods.ALTER_SHARE_GROUP_OFFSETS, request))
+
+        await holds_no_turn(altered)
+        first, *others = answers[0].topics[0].partitions
+        assert "100000 state batches exceed the 20000 of one write" in first.error_message
+        assert {each.error_code for each in others} == {ErrorCode.INVALID_REQUEST}
 
 
 async def test_what_is_stored_of_one_topic_is_asked_for_in_slices_bnd_20(monkeypatch):

@@ -16,7 +16,7 @@ from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import DecodedRecord, TopicPartitions
 from tests.share_leader.test_consume import deliveries
 from tests.share_leader.world import FOO, LEADER, TopicPartition, world
-from tests.turns import Turns
+from tests.turns import Turns, holds_no_turn
 
 P0, P1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
 ONE = encode_records([DecodedRecord(value=b"v")], default_timestamp_ms=1)
@@ -250,6 +250,30 @@ async def test_a_request_forgets_no_more_partitions_than_the_bound_bnd_20():
         assert refused.error_code == ErrorCode.INVALID_REQUEST
         assert f"{BOUND + 1} partitions; at most {BOUND}" in refused.error_message
         assert (await member.fetch()).error_code == 0, "the session goes on"
+
+
+@pytest.mark.parametrize("topics", [9_900, 140_000])
+async def test_a_request_of_thousands_of_topics_holds_no_turn_bnd_20(topics):
+    named = [
+        pb.AcknowledgeTopic(topic_id=number.to_bytes(16), partitions=[pb.AcknowledgePartition()])
+        for number in range(1, 9_901)
+    ]
+    named = named if topics == len(named) else [pb.AcknowledgeTopic()] * topics
+    async with world(manual=False) as w:
+        caller, epochs = w.network.caller("User:ANONYMOUS"), iter(range(9))
+
+        async def fetched():
+            request = pb.ShareFetchRequest(
+                group_id="g",
+                member_id="m",
+                share_session_epoch=next(epochs),
+                max_records=1,
+                max_bytes=1,
+                topics=named,
+            )
+            await caller.call(methods.SHARE_FETCH, request, to=LEADER)
+
+        await holds_no_turn(fetched)
 
 
 @pytest.mark.parametrize("does", ["add", "forget"])

@@ -1,15 +1,18 @@
 """Settings of topics and of the cluster, described and altered."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sharemesh.admin.topic_stores import TopicStore
 from sharemesh.authorization.access import Access
+from sharemesh.authorization.slices import Slices
 from sharemesh.cluster.store import configs
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
 from sharemesh.domain.group_config.definition import ConfigDefinition
+from sharemesh.domain.group_config.evaluate import MAX_ENTRIES
 from sharemesh.domain.topics import TOPIC_CONFIGS
 from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.ports.network import CallContext, CallFailedError, Failure
@@ -17,6 +20,9 @@ from sharemesh.v1 import admin_pb2 as pb
 from sharemesh.v1 import common_pb2
 
 MAX_RESOURCES = 1_000
+_UNITS_OF_A_RESOURCE = 10
+"""What it costs to tell the settings of one resource, in units of a slice (BND-20)."""
+
 _TOPIC = pb.CONFIG_RESOURCE_TYPE_TOPIC
 _CLUSTER = pb.CONFIG_RESOURCE_TYPE_CLUSTER
 
@@ -25,9 +31,15 @@ class ConfigAdmin:
     """Settings of groups are the group coordinator's; these are the others."""
 
     def __init__(
-        self, coordination: Coordination, view: ClusterView, access: Access, store: TopicStore
+        self,
+        coordination: Coordination,
+        view: ClusterView,
+        access: Access,
+        store: TopicStore,
+        clock: Clock,
     ) -> None:
         self._store = store
+        self._clock = clock
         self._coordination = coordination
         self._view = view
         self._access = access
@@ -42,7 +54,9 @@ class ConfigAdmin:
                 f"{len(request.resources)} resources; ask for at most {MAX_RESOURCES} at once",
             )
         response = pb.DescribeConfigsResponse()
+        slices = Slices(self._clock)
         for resource in request.resources:
+            await slices.spend(_UNITS_OF_A_RESOURCE)
             try:
                 configs = await self._described(resource, context)
             except RefusedError as error:
@@ -87,24 +101,30 @@ class ConfigAdmin:
 
     async def _alter(self, request: pb.AlterConfigsRequest, context: CallContext) -> None:
         resource = request.resource
-        changes = {
-            change.name: change.value if change.HasField("value") else None
-            for change in request.configs
-        }
-        if len(changes) != len(request.configs):
-            raise invalid_request("a setting is named twice; name each one once")
         if resource.type == _CLUSTER:
             self._access.cluster(context.principal, Operation.ALTER_CONFIGS)
             await configs.alter_cluster_configs(
-                self._coordination, self._view, changes, validate_only=request.validate_only
+                self._coordination,
+                self._view,
+                _changes_of(request.configs),
+                validate_only=request.validate_only,
             )
         elif resource.type == _TOPIC:
             self._access.topic(context.principal, Operation.ALTER_CONFIGS, resource.name)
             await self._store.alter_configs(
-                resource.name, changes, validate_only=request.validate_only
+                resource.name, _changes_of(request.configs), validate_only=request.validate_only
             )
         else:
             raise _unknown(resource)
+
+
+def _changes_of(altered: Sequence[pb.AlterConfig]) -> dict[str, str | None]:
+    if len(altered) > MAX_ENTRIES:
+        raise invalid_request(f"{len(altered)} settings in one call; send at most {MAX_ENTRIES}")
+    changes = {each.name: each.value if each.HasField("value") else None for each in altered}
+    if len(changes) != len(altered):
+        raise invalid_request("a setting is named twice; name each one once")
+    return changes
 
 
 def _entries(

@@ -18,7 +18,7 @@ from sharemesh.ports.network import CallContext, CallFailedError, Failure
 from sharemesh.v1 import admin_pb2 as pb
 
 PARTS_MAX = 100
-"""Entries of a request, operations of an entry, components of a filter."""
+"""Entries of a request, operations of an entry, components of an entity or a filter."""
 
 _TYPES = {each.value: each for each in EntityType}
 _SHOWN = 100  # characters of what was sent, in a refusal
@@ -42,6 +42,7 @@ class QuotaAdmin:
         _bounded(len(request.entries), "entries")
         for entry in request.entries:
             _bounded(len(entry.ops), "operations in an entry")
+            _bounded(len(entry.entity), "components of an entity")
         times = Counter(_identity(entry.entity) for entry in request.entries)
         response = pb.AlterClientQuotasResponse()
         for entry in request.entries:

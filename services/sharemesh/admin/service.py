@@ -59,7 +59,7 @@ class AdminService:
         access = Access(authorizer)
         self._finding = MetadataHandlers(view, access, clock)
         self._topics = TopicAdmin(topics, view, access)
-        self._configs = ConfigAdmin(coordination, view, access, topics)
+        self._configs = ConfigAdmin(coordination, view, access, topics, clock)
         self._acls = AclAdmin(coordination, view, access, enabled=acls_enabled)
         self._quotas = QuotaAdmin(coordination, view, access, clock)
         self._users = UserAdmin(coordination, view, access)

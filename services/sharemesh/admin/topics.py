@@ -35,8 +35,9 @@ class TopicAdmin:
         """Create topics and wait, bounded, until each partition has a leader."""
         response = pb.CreateTopicsResponse()
         created = []
-        doubled = _doubled(topic.name for topic in request.topics)
-        for new in _bounded(request.topics):
+        topics = _bounded(request.topics)
+        doubled = _doubled(topic.name for topic in topics)
+        for new in topics:
             try:
                 _once(new.name, doubled)
                 self._check_creation(context.principal, new.name)
@@ -63,8 +64,9 @@ class TopicAdmin:
         """Let topics grow, and wait as ``create`` does."""
         response = pb.CreatePartitionsResponse()
         grown = []
-        doubled = _doubled(topic.name for topic in request.topics)
-        for more in _bounded(request.topics):
+        topics = _bounded(request.topics)
+        doubled = _doubled(topic.name for topic in topics)
+        for more in topics:
             try:
                 _once(more.name, doubled)
                 self._access.topic(context.principal, Operation.ALTER, more.name)

@@ -95,6 +95,9 @@ def _described(name: str, credentials: Credentials | None) -> pb.DescribedUser:
 
 
 def _changes_of(altered: pb.UserAlteration) -> CredentialChanges:
+    count = len(altered.deletions) + len(altered.upsertions)
+    if count > 2 * len(_BY_NUMBER):  # a million would be walked through only to be refused
+        raise invalid_request(f"{count} changes of a user; a mechanism has one change at most")
     changes: dict[ScramMechanism, ScramCredential | None] = {}
     for number in altered.deletions:
         changes[_mechanism(number)] = None
@@ -104,7 +107,7 @@ def _changes_of(altered: pb.UserAlteration) -> CredentialChanges:
         )
     if not changes:
         raise invalid_request("nothing to change: send upsertions or deletions")
-    if len(changes) < len(altered.deletions) + len(altered.upsertions):
+    if len(changes) < count:
         raise invalid_request("a mechanism stands in two changes of a user; name each one once")
     return changes
 

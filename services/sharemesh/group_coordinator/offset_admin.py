@@ -20,7 +20,7 @@ from sharemesh.domain.share_group.offsets import (
     delete_offsets,
     state_deleted,
 )
-from sharemesh.domain.share_state.checks import check_imported
+from sharemesh.domain.share_state.checks import check_batch_count, check_imported
 from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
 from sharemesh.group_coordinator.log_ends import LogEnds
 from sharemesh.group_coordinator.served_groups import ServedGroups
@@ -33,6 +33,9 @@ from sharemesh.v1 import group_coordinator_pb2 as pb
 NO_TOPIC_ID = bytes(16)
 ALTER_ATTEMPTS = 3
 """Tries under a higher epoch when the share coordinator knew one."""
+
+_BATCHES_OF_A_UNIT = 50
+"""State batches that cost about as much as one partition, which is a unit of a slice (BND-20)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,9 +379,12 @@ async def _sort_altered(
     slices: Slices,
 ) -> None:
     for each in topic.partitions:
-        await slices.spend()
-        offset = AlteredOffset(each.start_offset, decode_batches(each.state_batches))
-        stop = check_imported(offset.batches, offset.start_offset) if offset.batches else None
+        count = len(each.state_batches)
+        await slices.spend(1 + count // _BATCHES_OF_A_UNIT)
+        stop = check_batch_count(count)
+        if stop is None:
+            offset = AlteredOffset(each.start_offset, decode_batches(each.state_batches))
+            stop = check_imported(offset.batches, offset.start_offset) if offset.batches else None
         if stop is None:
             altered[each.partition] = offset
         else:

@@ -96,10 +96,18 @@ def check_epoch(name: str, epoch: int) -> StateDecision | None:
     return None
 
 
+def check_batch_count(count: int) -> StateDecision | None:
+    """Refuse more than one write may hold; it is looked at before batches are decoded."""
+    if count <= MAX_BATCHES:
+        return None
+    return invalid(f"{count} state batches exceed the {MAX_BATCHES} of one write.")
+
+
 def check_batches(batches: tuple[StateBatch, ...]) -> StateDecision | None:
     """Refuse what no share partition can mean, so that it never reaches the log."""
-    if len(batches) > MAX_BATCHES:
-        return invalid(f"{len(batches)} state batches exceed the {MAX_BATCHES} of one write.")
+    too_many = check_batch_count(len(batches))
+    if too_many is not None:
+        return too_many
     for batch in batches:
         if (
             batch.first_offset < 0

@@ -54,25 +54,29 @@ class PendingAcknowledgements:
         return bool(self.refused or self.awaited)
 
 
-def check_size(topics: Sequence[pb.AcknowledgeTopic], environment: LeaderEnvironment) -> None:
-    """Refuse a request that names more than the leader is willing to walk through.
+def check_size(topics: Sequence[pb.AcknowledgeTopic], environment: LeaderEnvironment) -> int:
+    """Return how many acknowledgement batches a request holds.
 
     Raises:
-        RefusedError: INVALID_REQUEST, naming the bound.
+        RefusedError: INVALID_REQUEST, naming the bound; it names more than the leader is willing to
+            walk through.
     """
     settings = environment.settings
+    _check_count("topics", len(topics), settings.max_partitions_per_request)
     _check_count(
         "partitions",
         sum(len(topic.partitions) for topic in topics),
         settings.max_partitions_per_request,
     )
     lists = [p.acknowledgement_batches for topic in topics for p in topic.partitions]
-    _check_count("acknowledgement batches", sum(map(len, lists)), settings.max_acknowledge_batches)
+    count = sum(map(len, lists))
+    _check_count("acknowledgement batches", count, settings.max_acknowledge_batches)
     _check_count(
         "acknowledge types",
         sum(len(batch.acknowledge_types) for batches in lists for batch in batches),
         settings.max_acknowledge_offsets,
     )
+    return count
 
 
 def _check_count(name: str, count: int, bound: int) -> None:

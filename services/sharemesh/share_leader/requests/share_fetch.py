@@ -89,17 +89,25 @@ class ShareFetch:
         version = version_of(request.version)
         _check_renew(request)
         order = self._order(request, version)
-        fetch = self._session(request, key, context.principal)
+        has_acknowledgements = check_size(request.topics, self._environment) > 0
+        fetch = self._session(
+            request, key, context.principal, has_acknowledgements=has_acknowledgements
+        )
         self._session_cache.request_begins(fetch.session)
+        acknowledged = request.topics if has_acknowledgements else ()
         try:
-            return await self._in_session(request, context, fetch, order)
+            return await self._in_session(request, context, fetch, order, acknowledged)
         finally:
             self._session_cache.request_ends(fetch.session)
 
     def _session(
-        self, request: pb.ShareFetchRequest, key: SessionKey, principal: str
+        self,
+        request: pb.ShareFetchRequest,
+        key: SessionKey,
+        principal: str,
+        *,
+        has_acknowledgements: bool,
     ) -> FetchContext:
-        check_size(request.topics, self._environment)
         most = self._environment.settings.max_partitions_per_request
         wanted = listed(request.topics)
         opens = request.share_session_epoch == INITIAL_EPOCH
@@ -112,9 +120,7 @@ class ShareFetch:
             request.share_session_epoch,
             listed=wanted,
             forgotten=named(request.forgotten_topics_data, most),
-            has_acknowledgements=any(
-                p.acknowledgement_batches for t in request.topics for p in t.partitions
-            ),
+            has_acknowledgements=has_acknowledgements,
         )
         if fetch.is_initial:
             self._session_cache.began(fetch.session)
@@ -126,6 +132,7 @@ class ShareFetch:
         context: CallContext,
         fetch: FetchContext,
         order: FetchOrder,
+        acknowledged: Iterable[pb.AcknowledgeTopic],
     ) -> pb.ShareFetchResponse:
         key = fetch.session.key
         who = AcknowledgeCaller(
@@ -136,7 +143,7 @@ class ShareFetch:
             request.is_renew_ack,
         )
         reader = Reader(self._access, context.principal, key.group_id)
-        acknowledging = await self._acknowledgements.begin(who, request.topics)
+        acknowledging = await self._acknowledgements.begin(who, acknowledged)
         told = pb.ShareFetchResponse()
         response = FetchResponse(told, self._environment.view, context.batches)
         must_appear = fetch.must_appear()
