@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sharemesh.share_leader.places import SharedPlaces
+from sharemesh.places import SharedPlaces
 
 
 async def turns(count=10):
@@ -72,3 +72,51 @@ async def test_a_wait_that_is_given_up_takes_no_place(is_given):
     async with places.place("b"):
         assert places.taken == 1
     assert (places.taken, done) == (0, [])
+
+
+async def test_the_first_piece_of_another_is_the_next_behind_300_of_one_principal():
+    places, done = SharedPlaces(1), []
+    await places.take("a")
+    many = [asyncio.create_task(taken(places, "a", done)) for _ in range(300)]
+    await turns()
+    one = asyncio.create_task(taken(places, "b", done))
+    await turns()
+    places.give_back("a")
+    await one
+    assert done == ["b"]
+    places.give_back("b")
+    for _ in many:
+        await turns(2)
+        places.give_back("a")
+    await asyncio.gather(*many)
+    assert (done, places.taken) == (["b", *"a" * 300], 0)
+
+
+async def test_a_principal_may_have_all_places_and_gives_one_to_each_that_comes():
+    places, done = SharedPlaces(3), []
+    many = [asyncio.create_task(taken(places, "a", done)) for _ in range(9)]
+    await turns()
+    assert done == ["a"] * 3
+    others = [asyncio.create_task(taken(places, who, done)) for who in "bc"]
+    await turns()
+    places.give_back("a")
+    places.give_back("a")
+    await asyncio.gather(*others)
+    assert done == [*"aaabc"]
+    for who in "abcaaaaa":
+        places.give_back(who)
+        await turns()
+    await asyncio.gather(*many)
+    assert len(done) == 11
+
+
+async def test_nothing_is_kept_of_a_principal_that_neither_waits_nor_has_a_place():
+    places, done = SharedPlaces(1), []
+    await places.take("a")
+    waiting = [asyncio.create_task(taken(places, f"p{at}", done)) for at in range(20)]
+    await turns()
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+    places.give_back("a")
+    assert (done, len(places._waiting), len(places._taken)) == ([], 0, 0)

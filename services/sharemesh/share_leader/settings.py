@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sharemesh.share_leader.places import SharedPlaces
+from sharemesh.places import SharedPlaces
 
 KIB = 1024
 MIB = 1024 * 1024

@@ -1,4 +1,4 @@
-"""Places for dear work: so many at once in a process, and fewer of one principal."""
+"""Places for dear work: so many at once in a process, given in turn over the principals."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -11,13 +11,15 @@ _Waiting = deque["asyncio.Future[None]"]
 class SharedPlaces:
     """Places that principals share; who waits for one bounds the wait.
 
-    A place that is free goes to the principal that waits for its turn longest, so however much
-    work one has waiting, another waits for the piece that is under way, and not for all of it.
+    A place that is free goes to the principal that waits for its turn longest, and whose place it
+    was is the last in turn: however much work one has waiting, another waits for the piece that is
+    under way, and not for all of it.
     """
 
-    def __init__(self, of_all: int, of_principal: int) -> None:
+    def __init__(self, of_all: int, of_principal: int | None = None) -> None:
+        """``of_principal`` is how many of them one principal may have: without it all."""
         self._of_all = of_all
-        self._of_principal = of_principal
+        self._of_principal = of_all if of_principal is None else of_principal
         self._taken: Counter[str] = Counter()
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
 
@@ -56,6 +58,8 @@ class SharedPlaces:
         self._taken[principal] -= 1
         if not self._taken[principal]:
             del self._taken[principal]
+        if principal in self._waiting:
+            self._waiting.move_to_end(principal)
         for each in list(self._waiting):
             if self.taken >= self._of_all:
                 return
