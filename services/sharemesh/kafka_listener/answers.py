@@ -165,6 +165,7 @@ class KafkaAnswers:
             if request is ServedRequest.API_VERSIONS:
                 return self._api_versions(version, frame)
             header, message = await self._long_work.done(
+                context.principal,
                 lambda: _read(key, version, frame),
                 is_long=len(frame) > BYTES_IN_LOOP and _names_many(request, version, frame),
             )
@@ -242,7 +243,7 @@ class KafkaAnswers:
     async def _list_offsets(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message
         request = await self._long_work.done(
-            lambda: list_offsets.to_request(message), is_long=asked.is_long
+            asked.context.principal, lambda: list_offsets.to_request(message), is_long=asked.is_long
         )
         try:
             response = await self.handlers.call(methods.LIST_OFFSETS, request, asked.context)
@@ -259,16 +260,21 @@ class KafkaAnswers:
         if not fetch.names_all(version, message):
             return fetch.without_session(version, correlation)
         request = await self._long_work.done(
-            lambda: fetch.to_request(version, message), is_long=asked.is_long
+            asked.context.principal,
+            lambda: fetch.to_request(version, message),
+            is_long=asked.is_long,
         )
         try:
             response = await self.handlers.call(methods.FETCH, request, asked.context)
         except CallFailedError as error:
             response = await self._long_work.done(
-                partial(fetch.refused, request, error), is_long=asked.is_long
+                asked.context.principal,
+                partial(fetch.refused, request, error),
+                is_long=asked.is_long,
             )
         nodes = self._nodes()
         return await self._long_work.done(
+            asked.context.principal,
             lambda: fetch.to_frame(version, correlation, message, response, nodes),
             is_long=asked.is_long,
         )
@@ -281,7 +287,9 @@ class KafkaAnswers:
             code = produce.INVALID_REQUIRED_ACKS
             return await self._written(asked, lambda: produce.refused(message, code, why))
         request = await self._long_work.done(
-            lambda: produce.to_request(version, message), is_long=asked.is_long
+            asked.context.principal,
+            lambda: produce.to_request(version, message),
+            is_long=asked.is_long,
         )
         try:
             response = await self.handlers.call(methods.PRODUCE, request, asked.context)
@@ -326,6 +334,7 @@ class KafkaAnswers:
 
     async def _share_fetch(self, asked: Asked) -> Frame:
         request = await self._long_work.done(
+            asked.context.principal,
             lambda: share_fetch.to_request(asked.header.version, asked.message),
             is_long=asked.is_long or asked.size > BYTES_IN_LOOP,
         )
@@ -344,12 +353,14 @@ class KafkaAnswers:
         await _ended(asked, request)
         correlation, nodes = asked.header.correlation, self._nodes()
         return await self._long_work.done(
+            asked.context.principal,
             lambda: share_fetch.to_frame(correlation, response, batches, nodes),
             is_long=asked.is_long or has_many_parts(response),
         )
 
     async def _share_acknowledge(self, asked: Asked) -> Frame:
         request = await self._long_work.done(
+            asked.context.principal,
             lambda: acknowledgements.to_request(asked.header.version, asked.message),
             is_long=asked.is_long or asked.size > BYTES_IN_LOOP,
         )
@@ -396,6 +407,7 @@ class KafkaAnswers:
 
     async def _put_together(self, asked: Asked, answer: UnwrittenAnswer) -> Frame:
         return await self._long_work.done(
+            asked.context.principal,
             lambda: asked.answered(answer.content()),
             is_long=asked.is_long or answer.parts > PARTS_IN_LOOP,
         )
@@ -405,7 +417,9 @@ class KafkaAnswers:
     ) -> Frame:
         """Return the frame of an answer that may have many parts."""
         is_long = asked.is_long or (response is not None and has_many_parts(response))
-        return await self._long_work.done(lambda: asked.answered(content()), is_long=is_long)
+        return await self._long_work.done(
+            asked.context.principal, lambda: asked.answered(content()), is_long=is_long
+        )
 
     def _nodes(self) -> KafkaNodes:
         return KafkaNodes(self._view.nodes())

@@ -4,9 +4,13 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from typing import TypeVar
 
 from google.protobuf.message import Message
+
+from sharemesh.places import SharedPlaces
+from sharemesh.tasks import to_its_end
 
 PARTS_IN_LOOP = 500
 """Parts of what is translated or written in the loop: some 5 ms."""
@@ -21,17 +25,25 @@ Result = TypeVar("Result")
 
 
 class LongWork:
-    """Does what is short at once, and what is long in its one thread while the loop goes on."""
+    """Does what is short at once, and what is long in its one thread while the loop goes on.
+
+    What is long is done in turn over the principals that ask: the thread never has a queue.
+    """
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "kafka-listener")
+        self._turns = SharedPlaces(1)
 
-    async def done(self, work: Callable[[], Result], *, is_long: bool) -> Result:
+    async def done(self, principal: str, work: Callable[[], Result], *, is_long: bool) -> Result:
         """Return what ``work`` returns; it looks at nothing that others change."""
         if not is_long:
             return work()
         run = copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._thread, run, work)
+        async with self._turns.place(principal):
+            return await to_its_end(self._in_thread(partial(run, work)))
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
         """End the thread; nothing long can be done any more."""
