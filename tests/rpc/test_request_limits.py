@@ -1,6 +1,7 @@
 """Requests that are too large for their method are refused before anything is parsed."""
 
 import asyncio
+import threading
 
 import grpc
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.methods import API_VERSIONS, CONSUME, METHODS, PRODUCE, SHARE_FETCH
 from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.rpc import request_parser
 from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.limits import server_limits
 from sharemesh.rpc.request_parser import (
     PARTS_IN_LOOP,
     WAITING_BYTES_MAX,
@@ -20,6 +23,11 @@ from sharemesh.v1 import admin_pb2, record_log_pb2, share_leader_pb2
 from tests.turns import holds_no_turn
 
 MIB = 1 << 20
+BOB, MALLORY, ROOT = "User:bob", "User:mallory", "User:root"
+LARGE = b"\x0a\x00" * PARTS_IN_LOOP * 4 + b"\xfa\x07\xff\xff\xff\x07" + bytes(16 * MIB - 1)
+"""A Produce of many parts, in a little more than 16 MiB."""
+
+NAMELESS = server_limits(10, callers_have_names=False)
 
 
 async def nothing(request, context):
@@ -127,8 +135,8 @@ async def test_a_message_of_a_stream_with_too_many_parts_ends_it(address, caller
 async def test_bnd_7_a_request_of_many_parts_is_parsed_beside_the_loop() -> None:
     parser = RequestParser(PRODUCE, thread := ParserThread())
     data = b"\x0a\x00" * PRODUCE.request_parts_max
-    await holds_no_turn(lambda: parser.parsed(data))
-    assert len((await parser.parsed(data)).partitions) == PRODUCE.request_parts_max
+    await holds_no_turn(lambda: parser.parsed(data, BOB))
+    assert len((await parser.parsed(data, BOB)).partitions) == PRODUCE.request_parts_max
     thread.close()
 
 
@@ -136,19 +144,55 @@ async def test_bnd_7_a_request_of_few_parts_needs_no_thread() -> None:
     parser = RequestParser(PRODUCE, thread := ParserThread())
     thread.close()
     data = b"\x0a\x00" * PARTS_IN_LOOP
-    assert len((await parser.parsed(data)).partitions) == PARTS_IN_LOOP
+    assert len((await parser.parsed(data, BOB)).partitions) == PARTS_IN_LOOP
     records = record_log_pb2.ProducePartition(records=bytes(16 * MIB))
     whole = record_log_pb2.ProduceRequest(partitions=[records]).SerializeToString()
-    assert (await parser.parsed(whole)).partitions[0] == records
+    assert (await parser.parsed(whole, BOB)).partitions[0] == records
 
 
 async def test_bnd_7_what_waits_to_be_parsed_is_bounded() -> None:
-    parser = RequestParser(PRODUCE, thread := ParserThread())
-    data = b"\x0a\x00" * PARTS_IN_LOOP * 4 + b"\xfa\x07\xff\xff\xff\x07" + bytes(16 * MIB - 1)
-    several = [parser.parsed(data) for _ in range(WAITING_BYTES_MAX // len(data) + 1)]
+    parser = RequestParser(PRODUCE, thread := ParserThread(NAMELESS))
+    several = [parser.parsed(LARGE, BOB) for _ in range(WAITING_BYTES_MAX // len(LARGE) + 1)]
     *parsed, refused = await asyncio.gather(*several, return_exceptions=True)
     assert {len(each.partitions) for each in parsed} == {PARTS_IN_LOOP * 4}
     assert refused.failure is Failure.RESOURCE_EXHAUSTED
     assert "try again later" in refused.message
-    assert await parser.parsed(data), "there is room again"
+    assert await parser.parsed(LARGE, BOB), "there is room again"
+    thread.close()
+
+
+async def test_bnd_7_one_principal_leaves_room_to_others() -> None:
+    parser = RequestParser(PRODUCE, thread := ParserThread(own=[ROOT]))
+    several = [parser.parsed(LARGE, who) for who in (MALLORY, MALLORY, BOB, ROOT)]
+    first, refused, other, own = await asyncio.gather(*several, return_exceptions=True)
+    assert {len(each.partitions) for each in (first, other, own)} == {PARTS_IN_LOOP * 4}
+    assert refused.failure is Failure.RESOURCE_EXHAUSTED
+    assert f"{len(LARGE)} bytes" in refused.message
+    await asyncio.gather(*(parser.parsed(LARGE, ROOT) for _ in range(3)))
+    assert await parser.parsed(LARGE, MALLORY), "there is room again"
+    thread.close()
+
+
+async def test_bnd_7_the_request_of_another_principal_is_parsed_next(monkeypatch) -> None:
+    parser, parsed, may_end = (
+        RequestParser(PRODUCE, thread := ParserThread()),
+        [],
+        threading.Event(),
+    )
+    counted = request_parser._counted
+
+    def noted(method, parts, data):
+        may_end.wait()
+        parsed.append(len(data))
+        return counted(method, parts, data)
+
+    monkeypatch.setattr(request_parser, "_counted", noted)
+    theirs, mine = (b"\x0a\x00" * PARTS_IN_LOOP * times for times in (4, 5))
+    many = [asyncio.create_task(parser.parsed(theirs, MALLORY)) for _ in range(12)]
+    await asyncio.sleep(0)
+    one = asyncio.create_task(parser.parsed(mine, BOB))
+    await asyncio.sleep(0)
+    may_end.set()
+    await asyncio.gather(one, *many)
+    assert parsed.index(len(mine)) == 1
     thread.close()

@@ -315,7 +315,7 @@ async def test_a_stream_that_cannot_be_read_ends_for_its_handler_with_why():
 
     parser = RequestParser(HOLD_SESSION, ParserThread())
     stream = GrpcServerStream(Broken(), HOLD_SESSION, parser)
-    await stream.read_ahead()
+    await stream.read_ahead("User:bob")
     with pytest.raises(CallFailedError) as failed:
         await anext(stream)
     assert failed.value.failure is Failure.INTERNAL

@@ -87,12 +87,13 @@ class Answering:
         self._open = open_calls
         self._token_streams = TokenStreams()
         self._on_refused = on_refused
-        self._thread = ParserThread()
+        limits = limits or ServerLimits()
+        self._thread = ParserThread(limits, principals.own)
         self._own = frozenset(principals.own)
         self._memory = memory or ReceivingMemory(lambda: 0, 0)
         self._silent = SilentCalls(principals.own)
         self._turns = CallTurns(principals.own)
-        self._unsent = UnsentAnswers(limits or ServerLimits(), principals.own)
+        self._unsent = UnsentAnswers(limits, principals.own)
         self._carried: dict[str, _Answer] = {}
         self._carrying: dict[CarriedStream, None] = {}
 
@@ -161,7 +162,8 @@ class Answering:
                 unsent = await self._unsent.begin(caller.principal, method.name, len(request))
                 try:
                     await self._turns.turn(caller.principal, len(request))
-                    response = await handler(await parser.parsed(request), caller)
+                    parsed = await parser.parsed(request, caller.principal)
+                    response = await handler(parsed, caller)
                     data = response.SerializeToString()
                 except BaseException:
                     unsent.ended()
@@ -259,7 +261,7 @@ class Answering:
         assert task is not None, "gRPC serves each call in a task of its own"
         task.add_done_callback(lambda _: unsent.ended())
         await self._turns.turn(principal, len(data))
-        return await parser.parsed(data)
+        return await parser.parsed(data, principal)
 
     async def _served(
         self,
@@ -273,7 +275,7 @@ class Answering:
         await self._turns.turn(caller.principal, 0)
         stream = GrpcServerStream[Response, Request](context, method, parser)
         await context.send_initial_metadata(((STREAM_TAKEN, "1"),))
-        pump = asyncio.ensure_future(stream.read_ahead())
+        pump = asyncio.ensure_future(stream.read_ahead(caller.principal))
         try:
             if not await self._spoken(stream, pump, caller.principal):
                 return silent(method, "stream", FIRST_MESSAGE_MS)

@@ -86,6 +86,11 @@ class ServerLimits:
     answer_bytes: int = 256 * 1024 * 1024
     principal_answer_bytes: int = 64 * 1024 * 1024
 
+    @property
+    def callers_have_names(self) -> bool:
+        """Whether there is more than one principal, so that each has a part of what is bounded."""
+        return self.principal_answer_bytes < self.answer_bytes
+
 
 def server_limits(max_connections: int, *, callers_have_names: bool) -> ServerLimits:
     """Return the limits of a process; without names all clients are one principal."""

@@ -1,14 +1,19 @@
 """Requests from bytes: bounded before they are parsed; those of many parts beside the loop."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic
 
 from google.protobuf.message import DecodeError
 
 from sharemesh.methods import Method, Request
+from sharemesh.places import SharedPlaces
 from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.rpc.limits import ServerLimits
 from sharemesh.rpc.message_parts import MessageParts
+from sharemesh.tasks import to_its_end
 
 PARTS_IN_LOOP = 10_000
 """Messages inside a request that is parsed in the loop: some 5 ms (spec BND-7)."""
@@ -16,34 +21,64 @@ PARTS_IN_LOOP = 10_000
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 """Requests of more parts that wait for the thread, or are parsed there."""
 
+PRINCIPAL_WAITING_BYTES_MAX = WAITING_BYTES_MAX // 4
+"""The same of one principal, where callers have names: or one request that is larger."""
+
 
 class ParserThread:
-    """The one thread in which requests of many parts are counted and parsed."""
+    """The one thread in which requests of many parts are counted and parsed.
 
-    def __init__(self) -> None:
+    That is done in turn over the principals that ask: the thread never has a queue.
+    """
+
+    def __init__(self, limits: ServerLimits | None = None, own: Iterable[str] = ()) -> None:
+        """``own`` are the cluster's principals, whose part of what may wait is not bounded."""
         self._thread = ThreadPoolExecutor(1, "parser")
-        self._waiting_bytes = 0
+        self._turns = SharedPlaces(1)
+        have_names = (limits or ServerLimits()).callers_have_names
+        self._of_principal = PRINCIPAL_WAITING_BYTES_MAX if have_names else WAITING_BYTES_MAX
+        self._own = frozenset(own)
+        self._waiting_bytes: Counter[str] = Counter()
 
     async def parsed(
-        self, method: Method[Request, Any], parts: MessageParts, data: bytes
+        self, method: Method[Request, Any], parts: MessageParts, data: bytes, principal: str
     ) -> Request:
         """Count and parse a request while the loop goes on.
 
         Raises:
             CallFailedError: RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
         """
-        if self._waiting_bytes + len(data) > WAITING_BYTES_MAX:
-            raise CallFailedError(
-                Failure.RESOURCE_EXHAUSTED,
-                f"{method.name}: {self._waiting_bytes} bytes of requests of more than "
-                f"{PARTS_IN_LOOP} messages wait already: send less at once, or try again later",
-            )
-        self._waiting_bytes += len(data)
+        self._check_room(method, len(data), principal)
+        self._waiting_bytes[principal] += len(data)
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, _counted, method, parts, data)
+            async with self._turns.place(principal):
+                return await to_its_end(self._in_thread(method, parts, data))
         finally:
-            self._waiting_bytes -= len(data)
+            self._waiting_bytes[principal] -= len(data)
+            if not self._waiting_bytes[principal]:
+                del self._waiting_bytes[principal]
+
+    def _check_room(self, method: Method[Any, Any], size: int, principal: str) -> None:
+        of_all, of_principal = self._waiting_bytes.total(), self._waiting_bytes[principal]
+        if of_all + size > WAITING_BYTES_MAX:
+            waiting = of_all
+        elif (
+            of_principal and of_principal + size > self._of_principal and principal not in self._own
+        ):
+            waiting = of_principal
+        else:
+            return
+        raise CallFailedError(
+            Failure.RESOURCE_EXHAUSTED,
+            f"{method.name}: {waiting} bytes of requests of more than {PARTS_IN_LOOP} messages "
+            "wait already: send less at once, or try again later",
+        )
+
+    async def _in_thread(
+        self, method: Method[Request, Any], parts: MessageParts, data: bytes
+    ) -> Request:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, _counted, method, parts, data)
 
     def close(self) -> None:
         """End the thread; nothing can be parsed in it any more."""
@@ -58,8 +93,8 @@ class RequestParser(Generic[Request]):
         self._parts = MessageParts(method.request)
         self._thread = thread
 
-    async def parsed(self, data: bytes) -> Request:
-        """Return the request.
+    async def parsed(self, data: bytes, principal: str) -> Request:
+        """Return the request of a principal.
 
         Raises:
             CallFailedError: RESOURCE_EXHAUSTED (too large, of too many parts) or
@@ -73,7 +108,7 @@ class RequestParser(Generic[Request]):
                 f"{method.request_bytes_max}: send less at once",
             )
         if self._parts.exceed(data, PARTS_IN_LOOP):
-            return await self._thread.parsed(method, self._parts, data)
+            return await self._thread.parsed(method, self._parts, data, principal)
         return _parsed(method, data)
 
 

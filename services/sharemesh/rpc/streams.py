@@ -298,11 +298,11 @@ class GrpcServerStream(Generic[Response, Request]):
         self._closed = True
         self._inbox.end()
 
-    async def read_ahead(self) -> None:
-        """Move what the client says into the inbox until it has no more to say."""
+    async def read_ahead(self, principal: str) -> None:
+        """Move what the client, a principal, says into the inbox until it has no more to say."""
         try:
             while (data := await self._context.read()) is not grpc.aio.EOF:
-                await self._inbox.put(await self._parser.parsed(data))
+                await self._inbox.put(await self._parser.parsed(data, principal))
         except CallFailedError as error:
             self._inbox.end(error)
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, grpc.aio.InternalError):
