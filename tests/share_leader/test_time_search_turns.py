@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.share_leader.requests import record_log
 from sharemesh.v1 import record_log_pb2 as pb
 from tests.share_leader.world import FOO, TopicPartition, parts, until, world
 
@@ -94,3 +95,26 @@ async def test_bnd_35_a_group_that_begins_at_a_time_waits_for_its_turn_as_well(m
         await w.clock.advance(10_000)
         assert parts(await fetch)[P0].error_code == 0
         assert w.runner(P0).machine.start_offset == 1
+
+
+async def test_bnd_35_questions_for_ends_of_logs_take_turns_over_principals(monkeypatch):
+    async with slow(monkeypatch) as (w, _, ask):
+        answered = asyncio.Semaphore(0)
+
+        async def special_offset(_led, timestamp_ms):
+            await answered.acquire()
+            return 5, timestamp_ms
+
+        monkeypatch.setattr(record_log, "_special_offset", special_offset)
+        many = [ask(MALLORY, *[-1] * 64) for _ in range(3)]
+        await w.clock.settle()
+        one = ask(ALICE, -1)
+        await w.clock.settle()
+        for _ in range(64 + 1):
+            answered.release()
+        await until(one.done)
+        assert [each.done() for each in many].count(False) >= 2
+        for _ in range(192):
+            answered.release()
+        answers = await asyncio.gather(one, *many)
+        assert {each.error_code for answer in answers for each in answer.partitions} == {0}

@@ -7,6 +7,7 @@ from typing import TypeVar
 from sharemesh.authorization.slices import Slices
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
+from sharemesh.places import SharedPlaces
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallContext
@@ -29,6 +30,8 @@ PRODUCERS_MAX = 10_000
 """Open transactions that one answer of DescribeProducers tells of (BND-12)."""
 
 _PARALLEL = 64
+"""Partitions whose ends are asked for, or whose records are deleted, at once in a process."""
+
 _MAX_TIME_MS = 2**63 - 1
 _MAX_PRODUCER_EPOCH = 32_766
 _MARKERS_AT_ONCE = 256
@@ -57,7 +60,7 @@ class Offsets(_LedLogs):
         self, environment: LeaderEnvironment, partitions: LedPartitions, access: LeaderAccess
     ) -> None:
         super().__init__(environment, partitions, access)
-        self._parallel = asyncio.Semaphore(_PARALLEL)
+        self._places = SharedPlaces(_PARALLEL)
 
     async def list_offsets(
         self, request: pb.ListOffsetsRequest, context: CallContext
@@ -94,7 +97,7 @@ class Offsets(_LedLogs):
             led = self._led(context.principal, asked, Operation.DESCRIBE)
             result.topic_id = led.partition.topic_id
             check_epoch(asked, led.leader_epoch)
-            async with self._parallel:
+            async with self._places.place(context.principal):
                 await led.looks.look()
                 found = await _special_offset(led, asked.timestamp)
             if found is None:  # its turn has a bound of its own
@@ -127,7 +130,7 @@ class Offsets(_LedLogs):
         try:
             led = self._led(context.principal, asked, Operation.DELETE)
             result.topic_id = led.partition.topic_id
-            async with self._parallel:
+            async with self._places.place(context.principal):
                 result.low_watermark = await led.log.delete_records(asked.offset)
         except Exception as error:
             self._told(result, led, "deleting records", error)
