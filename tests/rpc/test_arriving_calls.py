@@ -44,6 +44,24 @@ async def test_bnd_20_a_slice_waits_for_the_calls_that_arrive():
     assert set(at_each) <= {0, MANY}, "once one came, all that followed it began first"
 
 
+async def test_bnd_20_slices_take_turns_over_principals():
+    ended = []
+
+    async def work(principal, count):
+        slices = Slices(LoopClock(), principal)
+        for _ in range(count):
+            await slices.spend(UNITS_OF_A_SLICE)
+            ended.append(principal)
+
+    many = [asyncio.ensure_future(work("User:mallory", 4)) for _ in range(300)]
+    for _ in range(APART):
+        await asyncio.sleep(0)
+    ended.clear()
+    await work("User:alice", 10)
+    assert ended.count("User:mallory") <= 10 + 1, "a slice of another between each two"
+    await asyncio.gather(*many)
+
+
 async def test_bnd_20_slices_without_new_calls_take_one_turn_each():
     slices, turns = Slices(LoopClock()), 0
     arriving_calls().begun += 1

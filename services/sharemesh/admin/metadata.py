@@ -68,7 +68,7 @@ class MetadataHandlers:
             controller_id=controller.node_id if controller else "",
             nodes=[node_message(node) for node in self._view.nodes()],
         )
-        slices = Slices(self._clock)
+        slices = Slices(self._clock, context.principal)
         if not request.HasField("topics"):
             for topic in await self._seen(context, slices):
                 response.topics.append(await self._topic_metadata(topic, slices))
@@ -93,7 +93,7 @@ class MetadataHandlers:
                 f"{len(request.awaited)} leaders awaited in one request; await at most "
                 f"{MAX_AWAITED}",
             )
-        slices = Slices(self._clock)
+        slices = Slices(self._clock, context.principal)
         awaited: dict[TopicPartition, int] = {}
         unknown = 0
         for each in request.awaited:
@@ -117,7 +117,7 @@ class MetadataHandlers:
     ) -> pb.DescribeTopicsResponse:
         """Return topics with leaders and their own settings (no names: all that may be seen)."""
         response = pb.DescribeTopicsResponse()
-        slices = Slices(self._clock)
+        slices = Slices(self._clock, context.principal)
         seen = [] if request.names else await self._seen(context, slices)
         for name in _bounded(request.names) or [topic.name for topic in seen]:
             await slices.spend()
@@ -144,7 +144,7 @@ class MetadataHandlers:
             else self._group_coordinator
         )
         response = pb.FindCoordinatorResponse()
-        slices = Slices(self._clock)
+        slices = Slices(self._clock, context.principal)
         for key in _bounded(request.keys):
             await slices.spend()
             try:
@@ -178,7 +178,7 @@ class MetadataHandlers:
             raise CallFailedError(Failure.PERMISSION_DENIED, error.message) from error
         view = self._view
         controller = view.controller()
-        slices = Slices(self._clock)
+        slices = Slices(self._clock, context.principal)
         led = await self._led(slices)
         return pb.DescribeClusterResponse(
             cluster_id=view.cluster_id,

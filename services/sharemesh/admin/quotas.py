@@ -85,7 +85,7 @@ class QuotaAdmin:
                 error_message=f"{error}; it may be repeated",
             )
         response = pb.DescribeClientQuotasResponse()
-        slices = Slices(self._clock)
+        slices = Slices(self._clock, context.principal)
         for entity, found in stored:
             await slices.spend()
             if wanted.matches(entity):

@@ -55,7 +55,7 @@ async def permitted_on_topics(
     access: Access, principal: str, names: Iterable[str], clock: Clock
 ) -> dict[str, int]:
     """Return the bit fields of topics; other requests run in between."""
-    slices = Slices(clock)
+    slices = Slices(clock, principal)
     found: dict[str, int] = {}
     for name in names:
         found[name] = permitted_operations(access, principal, ResourceType.TOPIC, name)

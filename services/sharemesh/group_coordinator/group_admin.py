@@ -78,7 +78,7 @@ class GroupAdmin:
         all_of_them = coordinator.access.may(
             context.principal, Operation.DESCRIBE, ResourceType.CLUSTER
         )
-        slices = Slices(coordinator.clock)
+        slices = Slices(coordinator.clock, context.principal)
         for groups in self._served():
             try:
                 found = await groups.shard.read(lambda machine: list(machine.groups.values()))

@@ -100,7 +100,7 @@ class OffsetAdmin:
         )
         results: list[pb.OffsetTopicResult] = []
         wanted: list[_Asked] = []
-        slices = Slices(self._coordinator.clock)
+        slices = Slices(self._coordinator.clock, principal)
         if asked.HasField("topics"):
             for topic in asked.topics.topics:
                 await slices.spend()
@@ -204,7 +204,7 @@ class OffsetAdmin:
             self._coordinator.access.group(context.principal, Operation.READ, group_id)
             offsets: dict[str, dict[int, AlteredOffset]] = {}
             misshapen: dict[str, dict[int, RefusedError]] = {}
-            slices = Slices(self._coordinator.clock)
+            slices = Slices(self._coordinator.clock, context.principal)
             for topic in request.topics:
                 await slices.spend()
                 try:

@@ -46,7 +46,7 @@ class Unpacking:
         if record_format != pb.RECORD_FORMAT_DECODED:
             yield None
             return
-        opened = OpenedBatches(self, principal, bytes_max, has_room, Slices(self._clock))
+        opened = OpenedBatches(self, principal, bytes_max, has_room, Slices(self._clock, principal))
         try:
             yield opened
         finally:

@@ -207,7 +207,7 @@ class PartitionLookup:
         self, reader: Reader, partitions: Sequence[TopicPartition], clock: Clock
     ) -> FoundInSlices:
         """Find those of a session, which may have thousands, a slice at a time (BND-20)."""
-        slices = Slices(clock)
+        slices = Slices(clock, reader.principal)
         for first in range(0, len(partitions), PARTITIONS_OF_A_SLICE):
             if first:
                 await slices.spend(UNITS_OF_A_SLICE)

@@ -51,7 +51,8 @@ class Fetch:
         """Answer one request; a partition that is refused does not hinder the others."""
         settings, clock = self._environment.settings, self._environment.clock
         check_parts(request.partitions, settings.max_partitions_per_request, "partitions")
-        principal, slices = context.principal, Slices(clock)
+        principal = context.principal
+        slices = Slices(clock, principal)
         wait_ms = min(max(0, request.max_wait_ms), settings.max_fetch_wait_ms)
         named = len(request.partitions)
         deadline_ms = clock.now_ms() + (wait_ms if named and request.min_bytes > 0 else 0)

@@ -96,7 +96,7 @@ class Produce:
         redirects = Redirects(self._environment.view)
         results: list[pb.ProducePartitionResult | None] = []
         appends: list[Awaitable[pb.ProducePartitionResult]] = []
-        slices = _slices_of(request, self._environment.clock)
+        slices = _slices_of(request, self._environment.clock, context.principal)
         places = None
         if context.placed is not None and slices is None:
             places = _Places(context.placed)
@@ -174,7 +174,7 @@ class Produce:
     ) -> pb.ProducePartitionResult:
         partition = TopicPartition(TopicId(listed.topic_id), listed.partition)
         try:
-            batches = await self._encoded(listed)
+            batches = await self._encoded(listed, principal)
             # as the rights are now (FAI-5)
             partition = self._access.partition(principal, listed, Operation.WRITE)
             led = self._partitions.with_log(partition)
@@ -207,10 +207,10 @@ class Produce:
             log_start_offset=landed.log_start_offset,
         )
 
-    async def _encoded(self, listed: pb.ProducePartition) -> bytes:
+    async def _encoded(self, listed: pb.ProducePartition, principal: str) -> bytes:
         """Return decoded records as a batch, which is made in slices (BND-27)."""
         clock = self._environment.clock
-        slices = Slices(clock)
+        slices = Slices(clock, principal)
         encoder = RecordEncoder(default_timestamp_ms=clock.wall_ms())
         records = listed.decoded_records
         for first in range(0, len(records), RECORDS_OF_A_SLICE):
@@ -225,9 +225,9 @@ class Produce:
         return batches
 
 
-def _slices_of(request: pb.ProduceRequest, clock: Clock) -> Slices | None:
+def _slices_of(request: pb.ProduceRequest, clock: Clock, principal: str) -> Slices | None:
     """Return the slices of a request that names more partitions than fit one (BND-20)."""
-    return Slices(clock) if len(request.partitions) > PARTITIONS_OF_A_SLICE else None
+    return Slices(clock, principal) if len(request.partitions) > PARTITIONS_OF_A_SLICE else None
 
 
 def check_parts(parts: Sequence[Any], bound: int, name: str) -> None:

@@ -208,7 +208,7 @@ class InitProducerId:
         """
         producer_id, epoch = request.producer_id, request.producer_epoch
         try:
-            await self._access.some_topic(context.principal, Slices(self._clock))
+            await self._access.some_topic(context.principal, Slices(self._clock, context.principal))
             if producer_id > 0 and 0 <= epoch < _MAX_PRODUCER_EPOCH:
                 return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch + 1)
             producer_id = await self._producer_ids.allocate()
@@ -270,7 +270,7 @@ class DescribeProducers(_LedLogs):
             request.partitions, self._environment.settings.max_partitions_per_request, "partitions"
         )
         response = pb.DescribeProducersResponse()
-        slices = Slices(self._environment.clock)
+        slices = Slices(self._environment.clock, context.principal)
         told = _Told()
         for asked in request.partitions:
             partition = TopicPartition(TopicId(asked.topic_id), asked.partition)
