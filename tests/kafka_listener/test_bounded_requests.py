@@ -18,6 +18,7 @@ from tests.kafka_listener.asked import (
 from tests.kafka_listener.world import ListeningMesh
 
 ALTER_CLIENT_QUOTAS, ALTER_USER_SCRAM_CREDENTIALS = 49, 51
+LIST_RESOURCES = 74
 MANY = 20_000
 PART = {"index": 0, "records": b"", "partition_index": 0, "timestamp": -1}
 NOBODY = {"entity_type": "", "entity_name": None}
@@ -53,6 +54,7 @@ NOBODY = {"entity_type": "", "entity_name": None}
             0,
             {"deletions": [{"name": "", "mechanism": 1}] * (MANY + 1), "upsertions": []},
         ),
+        (LIST_RESOURCES, 1, {"resource_types": (2,) * (MANY + 1)}),
     ],
 )
 async def test_a_request_that_names_too_much_gets_no_entry_for_each(key, version, content):

@@ -268,6 +268,9 @@ async def test_what_has_settings_is_listed():
         assert found == [(TOPIC, "orders"), (BROKER, "7"), (GROUP, "g")]
         told = await client.ask(LIST_RESOURCES, 1, resource_types=(GROUP,))
         assert [each.resource_name for each in told.config_resources] == ["g"]
+        told = await client.ask(LIST_RESOURCES, 1, resource_types=(GROUP, TOPIC, GROUP, TOPIC))
+        found = [(each.resource_type, each.resource_name) for each in told.config_resources]
+        assert found == [(GROUP, "g"), (TOPIC, "orders")], "each once, however often it is named"
         assert (await client.ask(LIST_RESOURCES, 0)).config_resources == ()
 
 

@@ -54,7 +54,7 @@ class ConfigAdmin:
                 f"{len(request.resources)} resources; ask for at most {MAX_RESOURCES} at once",
             )
         response = pb.DescribeConfigsResponse()
-        slices = Slices(self._clock)
+        slices = Slices(self._clock, context.principal)
         for resource in request.resources:
             await slices.spend(_UNITS_OF_A_RESOURCE)
             try:

@@ -20,6 +20,7 @@ _LISTS = (
     "group_ids",
     "groups_names",
     "resources",
+    "resource_types",
     "creations",
     "filters",
     "components",

@@ -139,10 +139,14 @@ def alter_answer(responses: Sequence[dict[str, object]]) -> Content:
 
 
 def wanted_types(version: int, asked: KafkaMessage) -> tuple[int, ...]:
-    """Return of which types resources are to be listed; before version 1 of client metrics."""
+    """Return of which types resources are to be listed, each once; before version 1 of metrics.
+
+    A type costs the client one byte and the answer every resource of that type.
+    """
     if version < _WITH_TYPES:
         return (_CLIENT_METRICS,)
-    return tuple(asked.resource_types) or (TOPIC, BROKER, _CLIENT_METRICS, GROUP)
+    named = dict.fromkeys(asked.resource_types)
+    return tuple(named) or (TOPIC, BROKER, _CLIENT_METRICS, GROUP)
 
 
 def list_answer(code: int, resources: Iterable[tuple[int, str]]) -> Content:
