@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from sharemesh import methods
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.kafka.messages import milliseconds
 from sharemesh.kafka.served_messages import load_served
 from sharemesh.kafka_listener import answers
@@ -26,8 +27,8 @@ from tests.kafka_listener.test_listener import Held
 from tests.kafka_listener.world import ListeningMesh
 from tests.turns import holds_no_turn
 
-FETCH, LIST_GROUPS, DELETE_TOPICS, DESCRIBE_ACLS = 1, 16, 20, 29
-DESCRIBE_CONFIGS, ALTER_CONFIGS, DELETE_GROUPS = 32, 44, 42
+FETCH, LIST_GROUPS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_ACLS = 1, 16, 19, 20, 29
+DESCRIBE_CONFIGS, ALTER_CONFIGS, DELETE_GROUPS, ALTER_QUOTAS = 32, 44, 42, 49
 NAMES = [f"t{at}" for at in range(PARTS_MAX)]
 MANY = range(PARTS_MAX - 1)
 FEW = 100
@@ -43,6 +44,8 @@ def _fetched():
         for at in MANY
     ]
 
+
+CREATED = {"num_partitions": 1, "replication_factor": -1, "assignments": [], "configs": []}
 
 NAMED = [
     (METADATA, 1, lambda: {"topics": [{"name": each} for each in NAMES]}),
@@ -102,6 +105,28 @@ NAMED = [
         },
     ),
     (DELETE_GROUPS, 2, lambda: {"groups_names": NAMES}),
+    (
+        CREATE_TOPICS,
+        7,
+        lambda: {
+            "topics": [{**CREATED, "name": each} for each in NAMES],
+            "timeout": milliseconds(1_000),
+            "validate_only": True,
+        },
+    ),
+    (
+        ALTER_QUOTAS,
+        1,
+        lambda: {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": NAMES[at]} for at in MANY],
+                    "ops": [],
+                }
+            ],
+            "validate_only": True,
+        },
+    ),
 ]
 """Requests that name as much as a request may."""
 
@@ -241,6 +266,38 @@ async def test_a_share_request_that_names_much_holds_nobody_up(key, shared):
 
         await holds_no_turn(lambda: answered(client.send(key, 2, **content)))
         assert (await client.ask(METADATA, 1, topics=[])).controller_id == 7
+
+
+MANY_SETTINGS = [{"name": f"c{at}", "config_operation": 0, "value": "1"} for at in range(40_000)]
+
+
+@pytest.mark.parametrize("kind", [2, 4, 32], ids=["topic", "cluster", "group"])
+async def test_a_change_of_many_settings_is_refused_before_it_is_built(kind):
+    """KLS-42: settings are no parts; also one of whom nothing is permitted."""
+    async with ListeningMesh(super_users=["User:root"]) as mesh, mesh.connect() as client:
+        name = "" if kind == 4 else "a"  # the default entity: the cluster
+        resources = [{"resource_type": kind, "resource_name": name, "configs": MANY_SETTINGS}]
+        told = await client.ask(ALTER_CONFIGS, 1, resources=resources, validate_only=True)
+        [result] = told.responses
+        assert int(result.error_code) == ErrorCode.INVALID_REQUEST
+        assert "change at most 100" in result.error_message
+
+
+@pytest.mark.parametrize("kind", [2, 32], ids=["topics", "groups"])
+async def test_changes_of_as_many_settings_as_may_be_hold_nobody_up(kind):
+    """KLS-42, KLS-28."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        resources = [
+            {"resource_type": kind, "resource_name": each, "configs": MANY_SETTINGS[:100]}
+            for each in NAMES[:100]
+        ]
+        load_served([(ALTER_CONFIGS, 1)])
+        content = {"resources": resources, "validate_only": True}
+
+        async def answered(correlation):
+            assert int.from_bytes((await client.frame())[:4], "big") == correlation
+
+        await holds_no_turn(lambda: answered(client.send(ALTER_CONFIGS, 1, **content)))
 
 
 async def test_a_short_answer_waits_for_no_thread():

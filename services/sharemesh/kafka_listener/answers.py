@@ -77,12 +77,17 @@ class Asked(NamedTuple):
     parts: int
     """How many topics, partitions or keys it names."""
     size: int
-    """Length of its frame in bytes: acknowledgement batches are no parts."""
+    """Length of its frame in bytes: acknowledgement batches and settings are no parts."""
 
     @property
     def is_long(self) -> bool:
         """Whether it names so many that it is not translated in the loop."""
         return self.parts > PARTS_IN_LOOP
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it may hold as much that is no part; not for one that carries records."""
+        return self.is_long or self.size > BYTES_IN_LOOP
 
     @property
     def request(self) -> ServedRequest:
@@ -336,7 +341,7 @@ class KafkaAnswers:
         request = await self._long_work.done(
             asked.context.principal,
             lambda: share_fetch.to_request(asked.header.version, asked.message),
-            is_long=asked.is_long or asked.size > BYTES_IN_LOOP,
+            is_long=asked.is_large,
         )
         batches: dict[TopicPartition, bytes] = {}
         context = replace(asked.context, batches=batches)
@@ -362,7 +367,7 @@ class KafkaAnswers:
         request = await self._long_work.done(
             asked.context.principal,
             lambda: acknowledgements.to_request(asked.header.version, asked.message),
-            is_long=asked.is_long or asked.size > BYTES_IN_LOOP,
+            is_long=asked.is_large,
         )
         try:
             response = await self.handlers.call(methods.SHARE_ACKNOWLEDGE, request, asked.context)
@@ -378,7 +383,7 @@ class KafkaAnswers:
         """Answer a request by one call, and nothing else."""
         plain = PLAIN_REQUESTS[asked.request]
         seen = self._seen(asked)
-        request = plain.to_request(seen)
+        request = await self._long_work.done(lambda: plain.to_request(seen), is_long=asked.is_large)
         try:
             response = await self.handlers.call(plain.method, request, asked.context)
         except CallFailedError as error:

@@ -23,6 +23,9 @@ _SET, _DELETE = 0, 1
 _DEFINITIONS = {TOPIC: TOPIC_CONFIGS, BROKER: CLUSTER_CONFIGS, GROUP: GROUP_CONFIGS}
 _WITH_TYPES = 1
 
+SETTINGS_MAX = 100
+"""Settings of one resource in a change: more than any resource has."""
+
 Changes = Mapping[str, str | None]
 """New values by name; None: back to the default."""
 
@@ -70,6 +73,11 @@ def _not_a_topic(name: str, *, alters: bool) -> Refused | None:
 
 def changes_of(resource: KafkaMessage) -> Changes | Refused:
     """Return what is to change of one resource, or why it cannot be."""
+    if len(resource.configs) > SETTINGS_MAX:
+        return Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(resource.configs)} settings of one resource: change at most {SETTINGS_MAX}",
+        )
     changes: dict[str, str | None] = {}
     for each in resource.configs:
         if each.config_operation not in (_SET, _DELETE):
