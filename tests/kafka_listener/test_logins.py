@@ -7,6 +7,8 @@ import struct
 import pytest
 
 from sharemesh import methods
+from sharemesh.domain.scram_credentials import salted_password
+from sharemesh.kafka.scram import ScramExchange
 from sharemesh.kafka_listener.login.logins import REFUSAL_MS
 from sharemesh.telemetry import names
 from tests.kafka_listener.logins import (
@@ -378,6 +380,55 @@ async def test_a_user_who_is_deleted_cannot_log_in():
         assert (await client.ask(3, 13, topics=None)).error_code == NO_ERROR
         async with mesh.connect() as again:
             assert int((await log_in(again, "PLAIN", "alice")).error_code) == 58
+
+
+@pytest.mark.parametrize("password", [None, "another password, as long"])
+async def test_a_login_that_was_begun_before_a_change_of_its_user_is_refused(password):
+    """KLS-25: the proof is of what was kept then."""
+    mechanism = "SCRAM-SHA-256"
+    async with listening() as mesh, mesh.connect() as client:
+        await add_user(mesh, "alice")
+        await log_in(client, mechanism, "alice")
+        await client.ask(HANDSHAKE, 1, mechanism=mechanism)
+        exchange = ScramExchange(ALGORITHMS[mechanism], "alice", PASSWORD, "nonce-of-the-client")
+        first = await say(client, exchange.first())
+        tables = mesh.mesh.nodes[0].view.tables
+        before = tables.users["alice"]
+        change = dict.fromkeys(ALGORITHMS, password)
+        await mesh.mesh.admin().alter_user_scram_credentials({"alice": change})
+        await mesh.until(lambda: tables.users.get("alice") != before)
+        last = await say(client, exchange.final(first.auth_bytes))
+        assert int(last.error_code) == 58
+        assert await client.is_closed()
+
+
+async def test_a_user_who_is_deleted_while_a_password_is_hashed_does_not_log_in(monkeypatch):
+    """KLS-25."""
+    async with listening() as mesh, mesh.connect() as client:
+        await add_user(mesh, "alice")
+        tables = mesh.mesh.nodes[0].view.tables
+
+        def hashed(*given):
+            tables.users.clear()
+            return salted_password(*given)
+
+        monkeypatch.setattr("sharemesh.kafka_listener.login.mechanisms.salted_password", hashed)
+        assert int((await log_in(client, "PLAIN", "alice")).error_code) == 58
+
+
+@pytest.mark.parametrize("says", [None, b"n,,n=alice,r=abc"])
+async def test_a_later_login_that_is_not_ended_ends_the_connection(says):
+    """KLS-22: as the first one does; whoever begins none stays."""
+    async with listening(login_ms=300) as mesh, mesh.connect() as client, mesh.connect() as other:
+        await add_user(mesh, "alice")
+        await log_in(client, "PLAIN", "alice")
+        await log_in(other, "PLAIN", "alice")
+        await client.ask(HANDSHAKE, 1, mechanism="SCRAM-SHA-256")
+        if says is not None:
+            await say(client, says)
+        assert await client.is_closed()
+        await mesh.until(lambda: mesh.counted(names.KAFKA_LISTENER_CLOSED) == {("no_login",): 1})
+        assert (await other.ask(3, 13, topics=None)).error_code == NO_ERROR
 
 
 async def test_a_refusal_takes_its_time():

@@ -191,6 +191,10 @@ class ListenerConnection(asyncio.Protocol):
             return RefusedFrameError(
                 "no_login", f"it had not logged in {limits.login_ms} ms after it was opened"
             )
+        if self.login.lasts_too_long(limits.login_ms):
+            return RefusedFrameError(
+                "no_login", f"a login was not done {limits.login_ms} ms after it was begun"
+            )
         if self._pace is not None:
             if not self._pace.is_too_slow(self._unsent(), now_ms, limits.frame_ms):
                 return None

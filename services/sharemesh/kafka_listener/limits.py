@@ -37,7 +37,8 @@ class KafkaListenerLimits:
         max_principal_held_bytes: Of the bytes that are held, those of one principal.
         first_request_ms: Time from the opening of a connection to its first whole request; a TLS
             handshake is a part of it.
-        login_ms: Time from there until the client has logged in, where it has to.
+        login_ms: Time from there until the client has logged in, where it has to, and of each later
+            login.
         frame_ms: Time in which a request that has begun must be whole, and an answer be read; one
             that is being read has more (``ReadingPace``).
         idle_ms: Time without a request after which a connection is closed.

@@ -88,6 +88,7 @@ class ConnectionLogin:
         self._logins = logins
         self._mechanism: SaslMechanism | None = None
         self._under_way: Mechanism | None = None
+        self._began_ms = 0
         self._ends_ms: int | None = None
         self.principal: str | None = None
 
@@ -116,12 +117,17 @@ class ConnectionLogin:
         self._mechanism, self._under_way = found, None
         if found is not None:
             self._under_way = self._logins.begin(found)
+            self._began_ms = self._logins.clock.now_ms()
         return found is not None
 
     @property
     def is_under_way(self) -> bool:
         """Whether a mechanism was chosen whose login has not ended."""
         return self._under_way is not None
+
+    def lasts_too_long(self, login_ms: int) -> bool:
+        """Return whether a login was begun so long ago and has not ended."""
+        return self.is_under_way and self._logins.clock.now_ms() - self._began_ms >= login_ms
 
     async def say(self, message: bytes) -> tuple[bytes, int]:
         """Return the answer to what the client says, and how long its login lasts (0: no end).

@@ -79,17 +79,19 @@ class ScramLogin:
         self._users = users
         self._rng = rng
         self._server: ScramServer | None = None
-        self._exists = False
+        self._asked_for: tuple[ScramCredential, bool] | None = None
 
     async def say(self, message: bytes) -> LoginStep:
         """Return the first message, then the proof (see the protocol)."""
         if self._server is None:
             nonce = f"{self._rng.getrandbits(_NONCE_BITS):x}"
             self._server = ScramServer(self._mechanism, message, nonce)
-            kept, self._exists = self._users.find(self._server.username, self._mechanism)
-            return LoginStep(self._server.first(kept))
+            self._asked_for = self._users.find(self._server.username, self._mechanism)
+            return LoginStep(self._server.first(self._asked_for[0]))
         said = self._server.final(message)
-        if not self._exists:
+        now = self._users.find(self._server.username, self._mechanism)
+        # A proof says nothing once the user is gone or has another password.
+        if not now[1] or now != self._asked_for:
             raise LoginRefusedError(invalid_credentials(self._mechanism))
         return LoginStep(said, f"User:{self._server.username}")
 
@@ -117,7 +119,10 @@ class PlainLogin:
             self._hashing, salted_password, mechanism, password, kept.salt, kept.iterations
         )
         shown = credential_of(mechanism, salted, kept.salt, kept.iterations)
-        if not hmac.compare_digest(shown.stored_key, kept.stored_key) or not exists:
+        is_right = hmac.compare_digest(shown.stored_key, kept.stored_key)
+        # Others may have been hashed first: the user may be gone, or have another password.
+        is_kept = self._users.find(name, mechanism) == (kept, exists)
+        if not (is_right and exists and is_kept):
             raise LoginRefusedError(invalid_credentials("PLAIN"))
         return LoginStep(b"", f"User:{name}")
 
