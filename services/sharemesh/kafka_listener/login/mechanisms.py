@@ -64,11 +64,14 @@ class KnownUsers:
     def find(self, name: str, mechanism: ScramMechanism) -> tuple[ScramCredential, bool]:
         """Return what is kept of a user; or, and False, what nobody can prove."""
         found = self.credentials.credential(name, mechanism)
-        if found is not None:
-            return found, True
+        # Made for everybody: else the time of an answer would tell who exists.
+        false = self._false(name, mechanism)
+        return (false, False) if found is None else (found, True)
+
+    def _false(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
         salt = hmac.digest(self.secret, f"{mechanism}\0{name}".encode(), "sha256")[:16]
         nothing = hashlib.new(mechanism.algorithm, self.secret + salt).digest()
-        return ScramCredential(salt, ITERATIONS_OF_NOBODY, nothing, nothing), False
+        return ScramCredential(salt, ITERATIONS_OF_NOBODY, nothing, nothing)
 
 
 class ScramLogin:
