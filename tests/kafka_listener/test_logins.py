@@ -412,7 +412,7 @@ async def test_a_user_who_is_deleted_while_a_password_is_hashed_does_not_log_in(
             tables.users.clear()
             return salted_password(*given)
 
-        monkeypatch.setattr("sharemesh.kafka_listener.login.mechanisms.salted_password", hashed)
+        monkeypatch.setattr("sharemesh.kafka_listener.login.hashing.salted_password", hashed)
         assert int((await log_in(client, "PLAIN", "alice")).error_code) == 58
 
 

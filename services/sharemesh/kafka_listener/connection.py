@@ -17,6 +17,7 @@ from sharemesh.kafka_listener.limits import (
     WRITE_BUFFER_BYTES,
     KafkaListenerLimits,
 )
+from sharemesh.kafka_listener.login.hashing import source_of
 from sharemesh.kafka_listener.login.logins import ConnectionLogin
 from sharemesh.kafka_listener.reading_pace import READ_BYTES_PER_S_MIN, ReadingPace
 from sharemesh.kafka_listener.served_requests import ServedRequest
@@ -130,7 +131,9 @@ class ListenerConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if transport.get_extra_info("sslcontext") is not None:
             self._unwritten = Unwritten()
-        peer = peer_name(transport.get_extra_info("peername"))
+        peername = transport.get_extra_info("peername")
+        peer = peer_name(peername)
+        self.login.source = source_of(peername)
         self.context = CallContext(peer, in_span=True)
         self.sessions = self._owner.sessions(self.context)
         if not self._owner.began(self, peer):

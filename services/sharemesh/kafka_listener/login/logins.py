@@ -1,10 +1,10 @@
 """The logins that a process takes, and the login of one connection (spec KLS-20 to KLS-23)."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 from sharemesh.kafka.security import SaslMechanism
+from sharemesh.kafka_listener.login.hashing import Hashing
 from sharemesh.kafka_listener.login.mechanisms import (
     KnownUsers,
     LoginStep,
@@ -23,8 +23,6 @@ from sharemesh.telemetry.instruments import Registry
 
 REFUSAL_MS = 200
 """When the answer to a login that proves nothing comes: guessing takes time, always as much."""
-
-HASHING_THREADS = 2
 
 
 class Logins:
@@ -49,7 +47,7 @@ class Logins:
         self._tokens = tokens
         self._rng = rng
         self._registry = registry
-        self._hashing = ThreadPoolExecutor(HASHING_THREADS, "kafka-passwords")
+        self._hashing = Hashing()
 
     def open(self, secret: bytes) -> None:
         """Take logins from now on; the cluster's secret hides which users exist."""
@@ -57,15 +55,15 @@ class Logins:
 
     def close(self) -> None:
         """End what hashes passwords."""
-        self._hashing.shutdown(wait=False, cancel_futures=True)
+        self._hashing.close()
 
-    def begin(self, mechanism: SaslMechanism) -> Mechanism:
-        """Return a new login."""
+    def begin(self, mechanism: SaslMechanism, source: str) -> Mechanism:
+        """Return a new login; ``source`` is where it comes from."""
         scram = scram_of(mechanism)
         if scram is not None:
             return ScramLogin(scram, self._users, self._rng)
         if mechanism is SaslMechanism.PLAIN:
-            return PlainLogin(self._users, self._hashing)
+            return PlainLogin(self._users, self._hashing, source)
         assert self._tokens is not None, "the settings ask for an issuer"
         return TokenLogin(self._tokens)
 
@@ -90,6 +88,7 @@ class ConnectionLogin:
         self._under_way: Mechanism | None = None
         self._began_ms = 0
         self._ends_ms: int | None = None
+        self.source = ""  # the other end's address, until it has a name
         self.principal: str | None = None
 
     @property
@@ -116,7 +115,7 @@ class ConnectionLogin:
         found = next((each for each in self._logins.mechanisms if each.value == name), None)
         self._mechanism, self._under_way = found, None
         if found is not None:
-            self._under_way = self._logins.begin(found)
+            self._under_way = self._logins.begin(found, self.principal or self.source)
             self._began_ms = self._logins.clock.now_ms()
         return found is not None
 

@@ -1,9 +1,7 @@
 """One login by each mechanism: what a client says, step by step, and whom it proves."""
 
-import asyncio
 import hashlib
 import hmac
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
@@ -14,9 +12,9 @@ from sharemesh.domain.scram_credentials import (
     ScramCredential,
     ScramMechanism,
     credential_of,
-    salted_password,
 )
 from sharemesh.kafka.security import SaslMechanism
+from sharemesh.kafka_listener.login.hashing import Hashing
 from sharemesh.kafka_listener.login.refusal import LoginRefusedError
 from sharemesh.kafka_listener.login.scram_server import ScramServer, invalid_credentials
 from sharemesh.ports.bearer_tokens import BearerTokens
@@ -102,9 +100,11 @@ class ScramLogin:
 class PlainLogin:
     """PLAIN (RFC 4616), over TLS only; the password is hashed as the user's credential was."""
 
-    def __init__(self, users: KnownUsers, hashing: ThreadPoolExecutor) -> None:
+    def __init__(self, users: KnownUsers, hashing: Hashing, source: str) -> None:
+        """``source`` takes its turn to have a password hashed."""
         self._users = users
         self._hashing = hashing
+        self._source = source
 
     async def say(self, message: bytes) -> LoginStep:
         """Return who it is (see the protocol)."""
@@ -118,8 +118,8 @@ class PlainLogin:
             raise LoginRefusedError(invalid_credentials("PLAIN"))
         tried = [(each, *self._users.find(name, each)) for each in reversed(ScramMechanism)]
         mechanism, kept, exists = next((each for each in tried if each[2]), tried[0])
-        salted = await asyncio.get_running_loop().run_in_executor(
-            self._hashing, salted_password, mechanism, password, kept.salt, kept.iterations
+        salted = await self._hashing.salted(
+            self._source, mechanism, password, kept.salt, kept.iterations
         )
         shown = credential_of(mechanism, salted, kept.salt, kept.iterations)
         is_right = hmac.compare_digest(shown.stored_key, kept.stored_key)
