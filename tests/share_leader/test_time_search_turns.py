@@ -118,3 +118,14 @@ async def test_bnd_35_questions_for_ends_of_logs_take_turns_over_principals(monk
             answered.release()
         answers = await asyncio.gather(one, *many)
         assert {each.error_code for answer in answers for each in answer.partitions} == {0}
+
+
+async def test_aut_4_who_may_not_see_the_topic_any_more_after_a_search_is_told_nothing(monkeypatch):
+    async with slow(monkeypatch) as (w, searches, ask):
+        asked = ask(ALICE, 7)
+        await until(lambda: searches.running == 1)
+        w.rules.denied.add(("describe", "topic", "foo"))
+        searches.open.set()
+        (told,) = (await asked).partitions
+        assert told.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (told.offset, told.timestamp) == (-1, -1)

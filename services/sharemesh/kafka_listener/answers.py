@@ -383,7 +383,9 @@ class KafkaAnswers:
         """Answer a request by one call, and nothing else."""
         plain = PLAIN_REQUESTS[asked.request]
         seen = self._seen(asked)
-        request = await self._long_work.done(lambda: plain.to_request(seen), is_long=asked.is_large)
+        request = await self._long_work.done(
+            asked.context.principal, lambda: plain.to_request(seen), is_long=asked.is_large
+        )
         try:
             response = await self.handlers.call(plain.method, request, asked.context)
         except CallFailedError as error:

@@ -102,11 +102,22 @@ class Offsets(_LedLogs):
                 found = await _special_offset(led, asked.timestamp)
             if found is None:  # its turn has a bound of its own
                 found = await self._by_time(led.log, asked.timestamp, context.principal)
+            self._check_again(context.principal, asked, result)
             result.offset, result.timestamp = found
             result.leader_epoch = led.leader_epoch
         except Exception as error:
             self._told(result, led, "asking the log", error)
         return result
+
+    def _check_again(
+        self, principal: str, asked: pb.ListOffsetsPartition, result: pb.ListOffsetsResult
+    ) -> None:
+        """Check the right to see the topic after the waits (spec AUT-4); else nothing is told."""
+        try:
+            self._access.partition(principal, asked, Operation.DESCRIBE)
+        except RefusedError:
+            result.topic_id = asked.topic_id
+            raise
 
     async def _by_time(
         self, log: PartitionLog, timestamp_ms: int, principal: str
