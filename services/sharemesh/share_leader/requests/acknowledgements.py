@@ -68,14 +68,19 @@ def check_size(topics: Sequence[pb.AcknowledgeTopic], environment: LeaderEnviron
         sum(len(topic.partitions) for topic in topics),
         settings.max_partitions_per_request,
     )
-    lists = [p.acknowledgement_batches for topic in topics for p in topic.partitions]
-    count = sum(map(len, lists))
+    count = sum(len(each.acknowledgement_batches) for topic in topics for each in topic.partitions)
     _check_count("acknowledgement batches", count, settings.max_acknowledge_batches)
-    _check_count(
-        "acknowledge types",
-        sum(len(batch.acknowledge_types) for batches in lists for batch in batches),
-        settings.max_acknowledge_offsets,
-    )
+    if count:
+        _check_count(
+            "acknowledge types",
+            sum(
+                len(batch.acknowledge_types)
+                for topic in topics
+                for each in topic.partitions
+                for batch in each.acknowledgement_batches
+            ),
+            settings.max_acknowledge_offsets,
+        )
     return count
 
 

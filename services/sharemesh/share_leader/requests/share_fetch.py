@@ -90,26 +90,27 @@ class ShareFetch:
         _check_renew(request)
         order = self._order(request, version)
         has_acknowledgements = check_size(request.topics, self._environment) > 0
+        wanted = listed(request.topics)
         fetch = self._session(
-            request, key, context.principal, has_acknowledgements=has_acknowledgements
+            request, wanted, key, context.principal, has_acknowledgements=has_acknowledgements
         )
         self._session_cache.request_begins(fetch.session)
         acknowledged = request.topics if has_acknowledgements else ()
         try:
-            return await self._in_session(request, context, fetch, order, acknowledged)
+            return await self._in_session(request, wanted, context, fetch, order, acknowledged)
         finally:
             self._session_cache.request_ends(fetch.session)
 
     def _session(
         self,
         request: pb.ShareFetchRequest,
+        wanted: Sequence[TopicPartition],
         key: SessionKey,
         principal: str,
         *,
         has_acknowledgements: bool,
     ) -> FetchContext:
         most = self._environment.settings.max_partitions_per_request
-        wanted = listed(request.topics)
         opens = request.share_session_epoch == INITIAL_EPOCH
         self._session_cache.check_room(
             None if opens else self._session_cache.session_of(key), wanted
@@ -129,6 +130,7 @@ class ShareFetch:
     async def _in_session(
         self,
         request: pb.ShareFetchRequest,
+        wanted: Sequence[TopicPartition],
         context: CallContext,
         fetch: FetchContext,
         order: FetchOrder,
@@ -158,8 +160,7 @@ class ShareFetch:
                 await self._fetch(request, reader, fetch, order, response, wait_ms, answer)
             for partition in must_appear:
                 response.entry(partition)
-        also = [] if fetch.is_final else listed(request.topics)
-        await self._add_acknowledged(acknowledging, also, response)
+        await self._add_acknowledged(acknowledging, () if fetch.is_final else wanted, response)
         self._withhold(reader, fetch, response)
         if fetch.is_final:
             # REQ-10: the release continues in the background; its result is not in the response.
