@@ -490,6 +490,34 @@ async def test_what_is_said_after_a_slow_session_never_came_about_fails_hnd_11(
     assert [sorted(each.acknowledgements.types) for each in heard.finished] == [[0]]
 
 
+async def test_what_is_said_once_the_end_of_a_way_was_not_found_fails_hnd_11(session, heard, clock):
+    """Two hand-overs, and the leader after the second one is never heard of."""
+    leaders = Leaders()
+    pool = ShareSessionPool(leaders, None, clock, ConsumeStart(), 1, heard.events())
+    pool._note_away = lambda *_, **__: None
+    pool._refresh_soon = lambda: None
+    old, following, third = session("a"), session("b"), session("c")
+    hands_over(old)
+    pool.handed_over(SOURCE, old)
+    pool._streams |= {"b": following, "c": third}
+    leaders.known = Leader("b", 4)
+    pool._follow({}, clock.now_ms())
+    hands_over(following, 4)
+    pool.handed_over(SOURCE, following)
+    leaders.known = Leader("c", 5)
+    pool._follow({}, clock.now_ms())
+    for each in (following, third):
+        each._open = False
+        pool.ended(each)
+    await clock.advance(FOLLOW_MS)
+    leaders.known = None
+    pool._follow({}, clock.now_ms())
+    assert not old.is_open_for(SOURCE, 3)
+    old.acknowledge([said(old, 0)])
+    pool._follow({}, clock.now_ms())
+    assert [sorted(each.acknowledgements.types) for each in heard.finished] == [[0]]
+
+
 async def test_next_leaders_are_looked_up_of_what_is_not_assigned_any_more_hnd_11(
     session, heard, clock
 ):

@@ -140,14 +140,13 @@ class LeaderSession:
     def has_shown(self, source: TopicIdPartition) -> bool:
         """Return whether the leader has shown that it had read the state of a partition (HND-11).
 
-        It has delivered records of it, or decided on acknowledgements.
+        It has delivered records of it, decided on acknowledgements, or handed locks over.
         """
         return source in self._shown
 
-    def never_had(self, source: TopicIdPartition, leader_epoch: int) -> bool:
-        """Return whether it ended, and may not have had the locks of that leader epoch (HND-11)."""
-        is_known = self.has_shown(source) or self.is_handed_over(source, leader_epoch)
-        return not (self._open or is_known)
+    def never_had(self, source: TopicIdPartition) -> bool:
+        """Return whether it ended, and its leader may not have had the locks (HND-11)."""
+        return not (self._open or self.has_shown(source))
 
     def looks_for_next(self, source: TopicIdPartition) -> bool:
         """Return whether a partition was handed over to a leader that is not known yet."""
@@ -393,7 +392,7 @@ class LeaderSession:
                 until_ms = self._clock.now_ms() + FOLLOW_MS
                 self._handed_over.begin(source, each.leader_epoch, until_ms)
                 self._draining.pop(source, None)
-                self._shown.discard(source)
+                self._shown.add(source)
         unsent, self._unsent = self._unsent, []  # ways may lead back here
         self._unsent += self._handed_over.take(unsent, may_wait=False)
         self._events.handed_over(self, sources)

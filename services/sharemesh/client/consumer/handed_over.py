@@ -31,7 +31,7 @@ class _Followed:
 
     def way(self) -> "LeaderSession | None":
         """Return the session with the next leader; one that never had the locks leads nowhere."""
-        if self.to is not None and self.to.never_had(self.source, self.to_epoch):
+        if self.to is not None and self.to.never_had(self.source):
             self.to = None
         return self.to
 
