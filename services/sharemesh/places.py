@@ -1,11 +1,11 @@
 """Places for dear work: so many at once in a process, given in turn over the principals."""
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-_Waiting = deque["asyncio.Future[None]"]
+_Waiting = OrderedDict["asyncio.Future[None]", None]
 
 
 class SharedPlaces:
@@ -16,10 +16,17 @@ class SharedPlaces:
     under way, and not for all of it.
     """
 
-    def __init__(self, of_all: int, of_principal: int | None = None) -> None:
-        """``of_principal`` is how many of them one principal may have: without it all."""
+    def __init__(
+        self, of_all: int, of_principal: int | None = None, *, newest_first: bool = False
+    ) -> None:
+        """Make ``of_all`` places, of which one principal may have ``of_principal``: else all.
+
+        ``newest_first``: what a principal asks for last comes first. Where more is asked for than
+        can be done, the oldest first would serve those that are about to give up.
+        """
         self._of_all = of_all
         self._of_principal = of_all if of_principal is None else of_principal
+        self._newest_first = newest_first
         self._taken: Counter[str] = Counter()
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
 
@@ -43,7 +50,7 @@ class SharedPlaces:
             self._taken[principal] += 1
             return
         given = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(principal, deque()).append(given)
+        self._waiting.setdefault(principal, OrderedDict())[given] = None
         try:
             await given
         except asyncio.CancelledError:
@@ -70,12 +77,12 @@ class SharedPlaces:
         return self.taken < self._of_all and self._taken[principal] < self._of_principal
 
     def _give(self, principal: str) -> None:
-        """Give a place to who waits longest of a principal, whose next one is the last in turn."""
+        """Give a place to who is first of a principal, whose next one is the last in turn."""
         waiting = self._waiting[principal]
         self._waiting.move_to_end(principal)
-        given = waiting.popleft()
+        given, _ = waiting.popitem(last=self._newest_first)
         while given.done() and waiting:  # it was given up in this turn of the loop
-            given = waiting.popleft()
+            given, _ = waiting.popitem(last=self._newest_first)
         if not waiting:
             del self._waiting[principal]
         if not given.done():
@@ -84,7 +91,7 @@ class SharedPlaces:
 
     def _left(self, principal: str, given: "asyncio.Future[None]") -> None:
         waiting = self._waiting.get(principal)
-        if waiting is not None and given in waiting:
-            waiting.remove(given)
+        if waiting is not None:
+            waiting.pop(given, None)
             if not waiting:
                 del self._waiting[principal]

@@ -45,6 +45,22 @@ async def test_a_free_place_goes_round_the_principals_however_many_pieces_one_ha
     assert places.taken == 0
 
 
+async def test_of_one_principal_the_newest_comes_first_where_that_is_asked_for():
+    places, done = SharedPlaces(1, newest_first=True), []
+
+    async def named(principal, name):
+        async with places.place(principal):
+            done.append(name)
+
+    await places.take("x")
+    tasks = [asyncio.create_task(named(name[0], name)) for name in ("a1", "a2", "a3", "b1")]
+    await turns()
+    tasks[2].cancel()
+    places.give_back("x")
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert done == ["a2", "b1", "a1"]
+
+
 async def test_a_place_goes_past_one_that_was_given_up_in_the_same_turn_of_the_loop():
     places, done = SharedPlaces(1, 1), []
     await places.take("x")

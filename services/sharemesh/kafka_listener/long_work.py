@@ -1,16 +1,13 @@
 """Requests and answers of many parts: read and written beside the loop (spec KLS-28)."""
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from sharemesh.places import SharedPlaces
-from sharemesh.tasks import to_its_end
+from sharemesh.shared_threads import SharedThreads
 
 PARTS_IN_LOOP = 500
 """Parts of what is translated or written in the loop: some 5 ms."""
@@ -25,29 +22,20 @@ Result = TypeVar("Result")
 
 
 class LongWork:
-    """Does what is short at once, and what is long in its one thread while the loop goes on.
-
-    What is long is done in turn over the principals that ask: the thread never has a queue.
-    """
+    """Does what is short at once, and what is long in its one thread, in turn over principals."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "kafka-listener")
-        self._turns = SharedPlaces(1)
+        self._thread = SharedThreads(1, "kafka-listener")
 
     async def done(self, principal: str, work: Callable[[], Result], *, is_long: bool) -> Result:
         """Return what ``work`` returns; it looks at nothing that others change."""
         if not is_long:
             return work()
-        run = copy_context().run
-        async with self._turns.place(principal):
-            return await to_its_end(self._in_thread(partial(run, work)))
-
-    async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await self._thread.run(principal, partial(copy_context().run, work))
 
     def close(self) -> None:
         """End the thread; nothing long can be done any more."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
 
 
 def has_many_parts(response: Message) -> bool:

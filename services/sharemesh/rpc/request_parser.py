@@ -1,19 +1,17 @@
 """Requests from bytes: bounded before they are parsed; those of many parts beside the loop."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Generic
 
 from google.protobuf.message import DecodeError
 
 from sharemesh.methods import Method, Request
-from sharemesh.places import SharedPlaces
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.limits import ServerLimits
 from sharemesh.rpc.message_parts import MessageParts
-from sharemesh.tasks import to_its_end
+from sharemesh.shared_threads import SharedThreads
 
 PARTS_IN_LOOP = 10_000
 """Messages inside a request that is parsed in the loop: some 5 ms (spec BND-7)."""
@@ -26,15 +24,11 @@ PRINCIPAL_WAITING_BYTES_MAX = WAITING_BYTES_MAX // 4
 
 
 class ParserThread:
-    """The one thread in which requests of many parts are counted and parsed.
-
-    That is done in turn over the principals that ask: the thread never has a queue.
-    """
+    """The one thread in which requests of many parts are counted and parsed, in turn."""
 
     def __init__(self, limits: ServerLimits | None = None, own: Iterable[str] = ()) -> None:
         """``own`` are the cluster's principals, whose part of what may wait is not bounded."""
-        self._thread = ThreadPoolExecutor(1, "parser")
-        self._turns = SharedPlaces(1)
+        self._thread = SharedThreads(1, "parser")
         have_names = (limits or ServerLimits()).callers_have_names
         self._of_principal = PRINCIPAL_WAITING_BYTES_MAX if have_names else WAITING_BYTES_MAX
         self._own = frozenset(own)
@@ -51,8 +45,7 @@ class ParserThread:
         self._check_room(method, len(data), principal)
         self._waiting_bytes[principal] += len(data)
         try:
-            async with self._turns.place(principal):
-                return await to_its_end(self._in_thread(method, parts, data))
+            return await self._thread.run(principal, partial(_counted, method, parts, data))
         finally:
             self._waiting_bytes[principal] -= len(data)
             if not self._waiting_bytes[principal]:
@@ -74,15 +67,9 @@ class ParserThread:
             "wait already: send less at once, or try again later",
         )
 
-    async def _in_thread(
-        self, method: Method[Request, Any], parts: MessageParts, data: bytes
-    ) -> Request:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, _counted, method, parts, data)
-
     def close(self) -> None:
         """End the thread; nothing can be parsed in it any more."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
 
 
 class RequestParser(Generic[Request]):

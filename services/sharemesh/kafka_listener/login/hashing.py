@@ -1,12 +1,11 @@
 """Passwords are hashed in few threads and in turns, so that a flood keeps nobody else out."""
 
-import asyncio
-import contextlib
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from functools import partial
 from ipaddress import IPv6Address, ip_address
 
 from sharemesh.domain.scram_credentials import ScramMechanism, salted_password
+from sharemesh.shared_threads import SharedThreads
 
 HASHING_THREADS = 2
 
@@ -23,65 +22,18 @@ class Hashing:
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(HASHING_THREADS, "kafka-passwords")
-        self._free = HASHING_THREADS
-        # By source, whose turn is next first; of each the newest last.
-        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
+        self._threads = SharedThreads(HASHING_THREADS, "kafka-passwords", newest_first=True)
 
     def close(self) -> None:
         """End the threads; nothing can be hashed any more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def salted(
         self, source: str, mechanism: ScramMechanism, password: str, salt: bytes, iterations: int
     ) -> bytes:
         """Return a salted password, once it is the turn of its source."""
-        loop = asyncio.get_running_loop()
-        if self._free:
-            self._free -= 1
-        else:
-            await self._turn(source)
-        work = self._threads.submit(salted_password, mechanism, password, salt, iterations)
-        # Not with the login, which may end before: a thread is free once it has ended its work.
-        work.add_done_callback(lambda _: _tell(loop, self._pass_on))
-        return await asyncio.wrap_future(work)
-
-    async def _turn(self, source: str) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(source, {})[turn] = None
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.cancelled():
-                self._forget(source, turn)
-            else:
-                self._pass_on()  # it was told, and ends before it began
-            raise
-
-    def _forget(self, source: str, turn: asyncio.Future[None]) -> None:
-        waiting = self._waiting.get(source, {})
-        waiting.pop(turn, None)
-        if not waiting:
-            self._waiting.pop(source, None)
-
-    def _pass_on(self) -> None:
-        """Let the next one begin in the thread that is free now."""
-        while self._waiting:
-            source = next(iter(self._waiting))
-            waiting = self._waiting.pop(source)
-            turn, _ = waiting.popitem()
-            if waiting:
-                self._waiting[source] = waiting
-            if not turn.done():  # else its login has just ended
-                turn.set_result(None)
-                return
-        self._free += 1
-
-
-def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
-    """Let the loop do something, called in another thread."""
-    with contextlib.suppress(RuntimeError):  # a loop that has ended has nothing to do any more
-        loop.call_soon_threadsafe(what)
+        work = partial(salted_password, mechanism, password, salt, iterations)
+        return await self._threads.run(source, work)
 
 
 def source_of(peername: Sequence[object] | None) -> str:
