@@ -158,7 +158,7 @@ async def test_bnd_1_a_message_that_is_there_counts_after_a_stall_of_the_process
     async def listen(stream, _context):
         heard.extend([message.group_id async for message in stream])
 
-    parser = RequestParser(HOLD_SESSION, ParserThread())
+    parser = RequestParser(HOLD_SESSION, ParserThread(ServerLimits()))
     caller = CallContext("ipv4:1", "User:bob", ())
     answering = Answering(Principals(), OpenCalls(LIMITS))
     assert await answering._served(HOLD_SESSION, parser, listen, Stalled(turns), caller) is None

@@ -11,10 +11,9 @@ from sharemesh.methods import API_VERSIONS, CONSUME, METHODS, PRODUCE, SHARE_FET
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc import request_parser
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.rpc.limits import server_limits
+from sharemesh.rpc.limits import ServerLimits, server_limits
 from sharemesh.rpc.request_parser import (
     PARTS_IN_LOOP,
-    WAITING_BYTES_MAX,
     ParserThread,
     RequestParser,
 )
@@ -133,7 +132,7 @@ async def test_a_message_of_a_stream_with_too_many_parts_ends_it(address, caller
 
 
 async def test_bnd_7_a_request_of_many_parts_is_parsed_beside_the_loop() -> None:
-    parser = RequestParser(PRODUCE, thread := ParserThread())
+    parser = RequestParser(PRODUCE, thread := ParserThread(ServerLimits()))
     data = b"\x0a\x00" * PRODUCE.request_parts_max
     await holds_no_turn(lambda: parser.parsed(data, BOB))
     assert len((await parser.parsed(data, BOB)).partitions) == PRODUCE.request_parts_max
@@ -141,7 +140,7 @@ async def test_bnd_7_a_request_of_many_parts_is_parsed_beside_the_loop() -> None
 
 
 async def test_bnd_7_a_request_of_few_parts_needs_no_thread() -> None:
-    parser = RequestParser(PRODUCE, thread := ParserThread())
+    parser = RequestParser(PRODUCE, thread := ParserThread(ServerLimits()))
     thread.close()
     data = b"\x0a\x00" * PARTS_IN_LOOP
     assert len((await parser.parsed(data, BOB)).partitions) == PARTS_IN_LOOP
@@ -152,7 +151,7 @@ async def test_bnd_7_a_request_of_few_parts_needs_no_thread() -> None:
 
 async def test_bnd_7_what_waits_to_be_parsed_is_bounded() -> None:
     parser = RequestParser(PRODUCE, thread := ParserThread(NAMELESS))
-    several = [parser.parsed(LARGE, BOB) for _ in range(WAITING_BYTES_MAX // len(LARGE) + 1)]
+    several = [parser.parsed(LARGE, BOB) for _ in range(NAMELESS.parsed_bytes // len(LARGE) + 1)]
     *parsed, refused = await asyncio.gather(*several, return_exceptions=True)
     assert {len(each.partitions) for each in parsed} == {PARTS_IN_LOOP * 4}
     assert refused.failure is Failure.RESOURCE_EXHAUSTED
@@ -162,7 +161,7 @@ async def test_bnd_7_what_waits_to_be_parsed_is_bounded() -> None:
 
 
 async def test_bnd_7_one_principal_leaves_room_to_others() -> None:
-    parser = RequestParser(PRODUCE, thread := ParserThread(own=[ROOT]))
+    parser = RequestParser(PRODUCE, thread := ParserThread(ServerLimits(), [ROOT]))
     several = [parser.parsed(LARGE, who) for who in (MALLORY, MALLORY, BOB, ROOT)]
     first, refused, other, own = await asyncio.gather(*several, return_exceptions=True)
     assert {len(each.partitions) for each in (first, other, own)} == {PARTS_IN_LOOP * 4}
@@ -175,7 +174,7 @@ async def test_bnd_7_one_principal_leaves_room_to_others() -> None:
 
 async def test_bnd_7_the_request_of_another_principal_is_parsed_next(monkeypatch) -> None:
     parser, parsed, may_end = (
-        RequestParser(PRODUCE, thread := ParserThread()),
+        RequestParser(PRODUCE, thread := ParserThread(ServerLimits())),
         [],
         threading.Event(),
     )

@@ -313,7 +313,7 @@ async def test_a_stream_that_cannot_be_read_ends_for_its_handler_with_why():
         async def read(self):
             raise ZeroDivisionError
 
-    parser = RequestParser(HOLD_SESSION, ParserThread())
+    parser = RequestParser(HOLD_SESSION, ParserThread(ServerLimits()))
     stream = GrpcServerStream(Broken(), HOLD_SESSION, parser)
     await stream.read_ahead("User:bob")
     with pytest.raises(CallFailedError) as failed:

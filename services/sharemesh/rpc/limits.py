@@ -75,6 +75,8 @@ class ServerLimits:
         max_connections: Open connections; more are closed before a handshake.
         answer_bytes: Answers of all clients that have not left (spec BND-33).
         principal_answer_bytes: The same of one principal.
+        parsed_bytes: Requests of many messages that wait to be parsed, or are parsed (spec BND-7).
+        principal_parsed_bytes: The same of one principal: or one request that is larger.
     """
 
     max_message_bytes: int = MAX_MESSAGE_BYTES
@@ -85,11 +87,8 @@ class ServerLimits:
     max_connections: int = MAX_CONNECTIONS
     answer_bytes: int = 256 * 1024 * 1024
     principal_answer_bytes: int = 64 * 1024 * 1024
-
-    @property
-    def callers_have_names(self) -> bool:
-        """Whether there is more than one principal, so that each has a part of what is bounded."""
-        return self.principal_answer_bytes < self.answer_bytes
+    parsed_bytes: int = 64 * 1024 * 1024
+    principal_parsed_bytes: int = 16 * 1024 * 1024
 
 
 def server_limits(max_connections: int, *, callers_have_names: bool) -> ServerLimits:
@@ -101,6 +100,7 @@ def server_limits(max_connections: int, *, callers_have_names: bool) -> ServerLi
         limits,
         max_principal_calls=limits.max_concurrent_calls,
         principal_answer_bytes=limits.answer_bytes,
+        principal_parsed_bytes=limits.parsed_bytes,
     )
 
 

@@ -16,21 +16,14 @@ from sharemesh.shared_threads import SharedThreads
 PARTS_IN_LOOP = 10_000
 """Messages inside a request that is parsed in the loop: some 5 ms (spec BND-7)."""
 
-WAITING_BYTES_MAX = 64 * 1024 * 1024
-"""Requests of more parts that wait for the thread, or are parsed there."""
-
-PRINCIPAL_WAITING_BYTES_MAX = WAITING_BYTES_MAX // 4
-"""The same of one principal, where callers have names: or one request that is larger."""
-
 
 class ParserThread:
     """The one thread in which requests of many parts are counted and parsed, in turn."""
 
-    def __init__(self, limits: ServerLimits | None = None, own: Iterable[str] = ()) -> None:
+    def __init__(self, limits: ServerLimits, own: Iterable[str] = ()) -> None:
         """``own`` are the cluster's principals, whose part of what may wait is not bounded."""
         self._thread = SharedThreads(1, "parser")
-        have_names = (limits or ServerLimits()).callers_have_names
-        self._of_principal = PRINCIPAL_WAITING_BYTES_MAX if have_names else WAITING_BYTES_MAX
+        self._limits = limits
         self._own = frozenset(own)
         self._waiting_bytes: Counter[str] = Counter()
 
@@ -53,14 +46,13 @@ class ParserThread:
 
     def _check_room(self, method: Method[Any, Any], size: int, principal: str) -> None:
         of_all, of_principal = self._waiting_bytes.total(), self._waiting_bytes[principal]
-        if of_all + size > WAITING_BYTES_MAX:
+        may_be_more = of_principal + size <= self._limits.principal_parsed_bytes
+        if of_all + size > self._limits.parsed_bytes:
             waiting = of_all
-        elif (
-            of_principal and of_principal + size > self._of_principal and principal not in self._own
-        ):
-            waiting = of_principal
-        else:
+        elif not of_principal or may_be_more or principal in self._own:
             return
+        else:
+            waiting = of_principal
         raise CallFailedError(
             Failure.RESOURCE_EXHAUSTED,
             f"{method.name}: {waiting} bytes of requests of more than {PARTS_IN_LOOP} messages "
