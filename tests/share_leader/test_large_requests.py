@@ -241,17 +241,6 @@ async def test_a_session_may_name_its_partitions_again_but_no_more_than_the_boun
         assert (await member.fetch()).error_code == 0, "the session goes on"
 
 
-async def test_a_request_forgets_no_more_partitions_than_the_bound_bnd_20():
-    async with world(max_partitions_per_request=BOUND) as w:
-        await w.lead(P0)
-        member = w.client()
-        await member.join(P0)
-        refused = await member.fetch(forget=[P0] * (BOUND + 1))
-        assert refused.error_code == ErrorCode.INVALID_REQUEST
-        assert f"{BOUND + 1} partitions; at most {BOUND}" in refused.error_message
-        assert (await member.fetch()).error_code == 0, "the session goes on"
-
-
 async def test_a_request_of_very_many_topics_holds_no_turn_bnd_20():
     async with world(manual=False) as w:
         caller = w.network.caller("User:ANONYMOUS")
@@ -271,16 +260,40 @@ async def test_a_request_of_very_many_topics_holds_no_turn_bnd_20():
         assert "140000 topics; send at most 10000" in answers[0].error_message
 
 
+TOO_MANY = {
+    "partitions": [TopicPartitions(topic_id=FOO, partitions=[0] * (BOUND + 1))],
+    "topics": [TopicPartitions(topic_id=FOO)] * (BOUND + 1),
+}
+
+
+@pytest.mark.parametrize("what", TOO_MANY)
+async def test_a_request_forgets_no_more_than_the_bound_bnd_20(what):
+    async with world(max_partitions_per_request=BOUND) as w:
+        await w.lead(P0)
+        member = w.client()
+        await member.join(P0)
+        request = pb.ShareFetchRequest(
+            group_id=member.group,
+            member_id=member.member,
+            share_session_epoch=member.epoch,
+            forgotten_topics_data=TOO_MANY[what],
+        )
+        refused = await member.call(methods.SHARE_FETCH, request)
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert f"{BOUND + 1} {what}; send at most {BOUND}" in refused.error_message
+        assert (await member.fetch()).error_code == 0, "the session goes on"
+
+
 @pytest.mark.parametrize("does", ["add", "forget"])
-async def test_a_message_of_a_stream_names_no_more_partitions_than_the_bound_bnd_20(does):
-    too_many = [TopicPartitions(topic_id=FOO, partitions=[0] * (BOUND + 1))]
+@pytest.mark.parametrize("what", TOO_MANY)
+async def test_a_message_of_a_stream_names_no_more_than_the_bound_bnd_20(does, what):
     async with world(max_partitions_per_request=BOUND) as w:
         await w.lead(P0)
         stream = await w.client().consume(P0)
-        await stream.send(pb.ConsumeRequest(**{does: too_many}))
+        await stream.send(pb.ConsumeRequest(**{does: TOO_MANY[what]}))
         ended = await anext(stream)
         assert ended.error_code == ErrorCode.INVALID_REQUEST
-        assert f"{BOUND + 1} partitions; at most {BOUND}" in ended.error_message
+        assert f"{BOUND + 1} {what}; send at most {BOUND}" in ended.error_message
 
 
 async def test_all_sessions_together_hold_no_more_partitions_than_the_bound():

@@ -16,6 +16,7 @@ from sharemesh.share_leader.failures import Outcome
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.requests.request_checks import check_count, check_topics
 from sharemesh.share_leader.turns import SlicedWork
 from sharemesh.v1 import share_leader_pb2 as pb
 
@@ -62,16 +63,11 @@ def check_size(topics: Sequence[pb.AcknowledgeTopic], environment: LeaderEnviron
             walk through.
     """
     settings = environment.settings
-    _check_count("topics", len(topics), settings.max_partitions_per_request)
-    _check_count(
-        "partitions",
-        sum(len(topic.partitions) for topic in topics),
-        settings.max_partitions_per_request,
-    )
+    check_topics(topics, settings.max_partitions_per_request)
     count = sum(len(each.acknowledgement_batches) for topic in topics for each in topic.partitions)
-    _check_count("acknowledgement batches", count, settings.max_acknowledge_batches)
+    check_count("acknowledgement batches", count, settings.max_acknowledge_batches)
     if count:
-        _check_count(
+        check_count(
             "acknowledge types",
             sum(
                 len(batch.acknowledge_types)
@@ -82,11 +78,6 @@ def check_size(topics: Sequence[pb.AcknowledgeTopic], environment: LeaderEnviron
             settings.max_acknowledge_offsets,
         )
     return count
-
-
-def _check_count(name: str, count: int, bound: int) -> None:
-    if count > bound:
-        raise invalid_request(f"the request holds {count} {name}; send at most {bound} at a time")
 
 
 class Acknowledgements:

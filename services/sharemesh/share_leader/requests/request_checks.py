@@ -88,15 +88,33 @@ def listed(topics: Iterable[pb.AcknowledgeTopic]) -> list[TopicPartition]:
     return list(seen)
 
 
+def check_count(name: str, count: int, most: int) -> None:
+    """Refuse what is more than a request may hold, before it is walked through (spec BND-20).
+
+    Raises:
+        RefusedError: INVALID_REQUEST, naming the bound.
+    """
+    if count > most:
+        raise invalid_request(f"the request holds {count} {name}; send at most {most} at a time")
+
+
+def check_topics(topics: Sequence[pb.AcknowledgeTopic | TopicPartitions], most: int) -> None:
+    """Refuse more topics, or partitions of them, than a request may name.
+
+    Raises:
+        RefusedError: INVALID_REQUEST, naming the bound.
+    """
+    check_count("topics", len(topics), most)
+    check_count("partitions", sum(len(topic.partitions) for topic in topics), most)
+
+
 def named(topics: Sequence[TopicPartitions], most: int) -> list[TopicPartition]:
     """Return the partitions that topics name, each once, in order.
 
     Raises:
         RefusedError: INVALID_REQUEST for more than ``most``, or a topic id that is none.
     """
-    count = sum(len(topic.partitions) for topic in topics)
-    if count > most:
-        raise invalid_request(f"the request names {count} partitions; at most {most} at a time")
+    check_topics(topics, most)
     seen: dict[TopicPartition, None] = {}
     for topic in topics:
         topic_id = _topic_id(topic.topic_id)
