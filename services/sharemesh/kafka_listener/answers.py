@@ -30,6 +30,7 @@ from sharemesh.kafka_listener.long_work import (
     BYTES_IN_LOOP,
     PARTS_IN_LOOP,
     LongWork,
+    Result,
     has_many_parts,
 )
 from sharemesh.kafka_listener.named_parts import parts_named
@@ -247,8 +248,8 @@ class KafkaAnswers:
 
     async def _list_offsets(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message
-        request = await self._long_work.done(
-            asked.context.principal, lambda: list_offsets.to_request(message), is_long=asked.is_long
+        request = await self._beside(
+            asked, lambda: list_offsets.to_request(message), is_long=asked.is_long
         )
         try:
             response = await self.handlers.call(methods.LIST_OFFSETS, request, asked.context)
@@ -264,22 +265,18 @@ class KafkaAnswers:
         correlation = asked.header.correlation
         if not fetch.names_all(version, message):
             return fetch.without_session(version, correlation)
-        request = await self._long_work.done(
-            asked.context.principal,
-            lambda: fetch.to_request(version, message),
-            is_long=asked.is_long,
+        request = await self._beside(
+            asked, lambda: fetch.to_request(version, message), is_long=asked.is_long
         )
         try:
             response = await self.handlers.call(methods.FETCH, request, asked.context)
         except CallFailedError as error:
-            response = await self._long_work.done(
-                asked.context.principal,
-                partial(fetch.refused, request, error),
-                is_long=asked.is_long,
+            response = await self._beside(
+                asked, partial(fetch.refused, request, error), is_long=asked.is_long
             )
         nodes = self._nodes()
-        return await self._long_work.done(
-            asked.context.principal,
+        return await self._beside(
+            asked,
             lambda: fetch.to_frame(version, correlation, message, response, nodes),
             is_long=asked.is_long,
         )
@@ -291,10 +288,8 @@ class KafkaAnswers:
             why = f"acks {message.acks}: use all"
             code = produce.INVALID_REQUIRED_ACKS
             return await self._written(asked, lambda: produce.refused(message, code, why))
-        request = await self._long_work.done(
-            asked.context.principal,
-            lambda: produce.to_request(version, message),
-            is_long=asked.is_long,
+        request = await self._beside(
+            asked, lambda: produce.to_request(version, message), is_long=asked.is_long
         )
         try:
             response = await self.handlers.call(methods.PRODUCE, request, asked.context)
@@ -338,8 +333,8 @@ class KafkaAnswers:
         return asked.answered(share_group.to_answer(response))
 
     async def _share_fetch(self, asked: Asked) -> Frame:
-        request = await self._long_work.done(
-            asked.context.principal,
+        request = await self._beside(
+            asked,
             lambda: share_fetch.to_request(asked.header.version, asked.message),
             is_long=asked.is_large,
         )
@@ -357,15 +352,15 @@ class KafkaAnswers:
             response.throttle_time_ms = error.throttle_ms
         await _ended(asked, request)
         correlation, nodes = asked.header.correlation, self._nodes()
-        return await self._long_work.done(
-            asked.context.principal,
+        return await self._beside(
+            asked,
             lambda: share_fetch.to_frame(correlation, response, batches, nodes),
             is_long=asked.is_long or has_many_parts(response),
         )
 
     async def _share_acknowledge(self, asked: Asked) -> Frame:
-        request = await self._long_work.done(
-            asked.context.principal,
+        request = await self._beside(
+            asked,
             lambda: acknowledgements.to_request(asked.header.version, asked.message),
             is_long=asked.is_large,
         )
@@ -383,9 +378,7 @@ class KafkaAnswers:
         """Answer a request by one call, and nothing else."""
         plain = PLAIN_REQUESTS[asked.request]
         seen = self._seen(asked)
-        request = await self._long_work.done(
-            asked.context.principal, lambda: plain.to_request(seen), is_long=asked.is_large
-        )
+        request = await self._beside(asked, lambda: plain.to_request(seen), is_long=asked.is_large)
         try:
             response = await self.handlers.call(plain.method, request, asked.context)
         except CallFailedError as error:
@@ -412,9 +405,13 @@ class KafkaAnswers:
     async def _list_reassignments(self, asked: Asked) -> Frame:
         return asked.answered(topic_partitions.no_reassignments())
 
+    async def _beside(self, asked: Asked, work: Callable[[], Result], *, is_long: bool) -> Result:
+        """Return what ``work`` returns: beside the loop, in the turn of who asks, if it is long."""
+        return await self._long_work.done(asked.context.principal, work, is_long=is_long)
+
     async def _put_together(self, asked: Asked, answer: UnwrittenAnswer) -> Frame:
-        return await self._long_work.done(
-            asked.context.principal,
+        return await self._beside(
+            asked,
             lambda: asked.answered(answer.content()),
             is_long=asked.is_long or answer.parts > PARTS_IN_LOOP,
         )
@@ -424,9 +421,7 @@ class KafkaAnswers:
     ) -> Frame:
         """Return the frame of an answer that may have many parts."""
         is_long = asked.is_long or (response is not None and has_many_parts(response))
-        return await self._long_work.done(
-            asked.context.principal, lambda: asked.answered(content()), is_long=is_long
-        )
+        return await self._beside(asked, lambda: asked.answered(content()), is_long=is_long)
 
     def _nodes(self) -> KafkaNodes:
         return KafkaNodes(self._view.nodes())

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
+from sharemesh.domain.group_config.evaluate import MAX_ENTRIES
 from sharemesh.domain.group_config.group_definitions import GROUP_CONFIGS
 from sharemesh.domain.topics import TOPIC_CONFIGS, check_topic_name
 from sharemesh.kafka.messages import Content, KafkaMessage, error_code, milliseconds
@@ -22,9 +23,6 @@ _CLIENT_METRICS = 16
 _SET, _DELETE = 0, 1
 _DEFINITIONS = {TOPIC: TOPIC_CONFIGS, BROKER: CLUSTER_CONFIGS, GROUP: GROUP_CONFIGS}
 _WITH_TYPES = 1
-
-SETTINGS_MAX = 100
-"""Settings of one resource in a change: more than any resource has."""
 
 Changes = Mapping[str, str | None]
 """New values by name; None: back to the default."""
@@ -73,10 +71,10 @@ def _not_a_topic(name: str, *, alters: bool) -> Refused | None:
 
 def changes_of(resource: KafkaMessage) -> Changes | Refused:
     """Return what is to change of one resource, or why it cannot be."""
-    if len(resource.configs) > SETTINGS_MAX:
+    if len(resource.configs) > MAX_ENTRIES:
         return Refused(
             ErrorCode.INVALID_REQUEST,
-            f"{len(resource.configs)} settings of one resource: change at most {SETTINGS_MAX}",
+            f"{len(resource.configs)} settings of one resource: change at most {MAX_ENTRIES}",
         )
     changes: dict[str, str | None] = {}
     for each in resource.configs:
