@@ -96,7 +96,7 @@ def _described(name: str, credentials: Credentials | None) -> pb.DescribedUser:
 
 def _changes_of(altered: pb.UserAlteration) -> CredentialChanges:
     count = len(altered.deletions) + len(altered.upsertions)
-    if count > 2 * len(_BY_NUMBER):  # a million would be walked through only to be refused
+    if count > 2 * len(_BY_NUMBER):  # more than one of each kind for each: not looked through
         raise invalid_request(f"{count} changes of a user; a mechanism has one change at most")
     changes: dict[ScramMechanism, ScramCredential | None] = {}
     for number in altered.deletions:
