@@ -129,3 +129,35 @@ async def test_aut_4_who_may_not_see_the_topic_any_more_after_a_search_is_told_n
         (told,) = (await asked).partitions
         assert told.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert (told.offset, told.timestamp) == (-1, -1)
+
+
+async def test_aut_4_who_may_not_delete_records_any_more_after_its_turn_came_deletes_none(
+    monkeypatch,
+):
+    monkeypatch.setattr(record_log, "_PARALLEL", 1)
+    async with slow(monkeypatch) as (w, _, _):
+        log, may_end = w.service.partitions.get(P0).log, asyncio.Event()
+        real = log.delete_records
+
+        async def held(offset):
+            await may_end.wait()
+            return await real(offset)
+
+        monkeypatch.setattr(log, "delete_records", held)
+
+        def delete(principal, offset):
+            request = pb.DeleteRecordsRequest()
+            request.partitions.add(topic_id=FOO, partition=0, offset=offset)
+            return asyncio.create_task(
+                w.caller(principal).call(methods.DELETE_RECORDS, request, to=w.address)
+            )
+
+        first = delete(MALLORY, 1)
+        await w.clock.settle()
+        second = delete(ALICE, 3)
+        await w.clock.settle()
+        w.rules.denied.add(("delete", "topic", "foo"))
+        may_end.set()
+        assert (await first).partitions[0].low_watermark == 1
+        assert (await second).partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert log.log_start_offset == 1

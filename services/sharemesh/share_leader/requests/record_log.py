@@ -102,7 +102,7 @@ class Offsets(_LedLogs):
                 found = await _special_offset(led, asked.timestamp)
             if found is None:  # its turn has a bound of its own
                 found = await self._by_time(led.log, asked.timestamp, context.principal)
-            self._check_again(context.principal, asked, result)
+            self._check_again(context.principal, asked, Operation.DESCRIBE, result)
             result.offset, result.timestamp = found
             result.leader_epoch = led.leader_epoch
         except Exception as error:
@@ -110,11 +110,19 @@ class Offsets(_LedLogs):
         return result
 
     def _check_again(
-        self, principal: str, asked: pb.ListOffsetsPartition, result: pb.ListOffsetsResult
+        self,
+        principal: str,
+        asked: NamedPartition,
+        operation: Operation,
+        result: pb.ListOffsetsResult | pb.DeleteRecordsResult,
     ) -> None:
-        """Check the right to see the topic after the waits (spec AUT-4); else nothing is told."""
+        """Check the right after a wait (spec AUT-4); who has lost it is told nothing.
+
+        Raises:
+            RefusedError: As ``LeaderAccess.partition``.
+        """
         try:
-            self._access.partition(principal, asked, Operation.DESCRIBE)
+            self._access.partition(principal, asked, operation)
         except RefusedError:
             result.topic_id = asked.topic_id
             raise
@@ -142,6 +150,7 @@ class Offsets(_LedLogs):
             led = self._led(context.principal, asked, Operation.DELETE)
             result.topic_id = led.partition.topic_id
             async with self._places.place(context.principal):
+                self._check_again(context.principal, asked, Operation.DELETE, result)
                 result.low_watermark = await led.log.delete_records(asked.offset)
         except Exception as error:
             self._told(result, led, "deleting records", error)
