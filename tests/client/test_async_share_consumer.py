@@ -145,10 +145,10 @@ async def test_commit_sync_and_close_keep_their_timeout_when_the_leader_is_silen
     began = loop.time()
     (error,) = (await consumer.commit_sync(200)).values()
     assert error.code.name == "REQUEST_TIMED_OUT"
-    assert loop.time() - began < 5
+    assert loop.time() - began < 0.3
     began = loop.time()
     await consumer.close(200)
-    assert loop.time() - began < 5
+    assert loop.time() - began < 0.3
 
 
 async def test_a_record_that_cannot_be_deserialized_is_released_unless_overridden():

@@ -214,7 +214,7 @@ async def test_close_confirms_what_it_can_and_fails_the_rest_in_time():
     sent = await producer.send("t", b"1")
     began = asyncio.get_running_loop().time()
     await producer.close(100)
-    assert asyncio.get_running_loop().time() - began < 5
+    assert asyncio.get_running_loop().time() - began < 0.2
     with pytest.raises(RequestTimedOutError, match="closed"):
         await sent
 

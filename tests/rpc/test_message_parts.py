@@ -87,6 +87,6 @@ def test_a_number_that_does_not_end_is_not_read_on() -> None:
         data = first + b"\xff" * 16 * UNCOUNTED_BYTES
         began_s = time.process_time()
         assert not parts.exceed(data, 10)
-        assert time.process_time() - began_s < 1
+        assert time.process_time() - began_s < 0.1
     with pytest.raises(DecodeError):
         PRODUCE.request.FromString(b"\xff" * 11 + b"\x01")
