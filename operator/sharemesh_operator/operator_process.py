@@ -56,6 +56,7 @@ class OperatorProcess:
         self._engine: Engine | None = None
         self._kube: Kube | None = None
         self._standing = Standing.STARTING
+        self._ending: set[asyncio.Task[None]] = set()
         self._exporting = TelemetryExport(
             settings.serve_settings(), settings.identity, self._clock, component="operator"
         )
@@ -108,6 +109,7 @@ class OperatorProcess:
                 for task in (campaign, told):
                     task.cancel()
                 ended = await asyncio.gather(campaign, return_exceptions=True)
+                await asyncio.gather(*self._ending)
                 self._standing = Standing.ENDED
             if isinstance(ended[0], Exception):
                 raise ended[0]
@@ -199,7 +201,14 @@ class OperatorProcess:
             _log.error("the watch ended: %s", why)
         finally:
             self._standing = Standing.STANDING_BY
-            await asyncio.gather(engine.close(), watching.stop())
+            self._end(watching)
+            await engine.close()
+
+    def _end(self, watching: KopfThread) -> None:
+        """Let kopf end. The lease does not wait for it: a closed engine does no work for it."""
+        ending = asyncio.create_task(watching.stop(), name="kopf ends")
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     async def _until_served(self, kube: Kube) -> None:
         """Wait for the custom resource definitions: kopf would never see later ones."""

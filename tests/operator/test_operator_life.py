@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from sharemesh.client.connect import connect
+from sharemesh_operator.handlers import KopfThread
 from sharemesh_operator.operator_process import Standing
 from tests.operator.rbac import allowed, asked
 from tests.operator.sample_objects import addresses, ready
@@ -188,6 +189,27 @@ async def test_a_second_replica_takes_over_at_once_and_goes_on(land, monkeypatch
         return status["placement"]["controller"] == "op-1"
 
     await land.until(controller_is_second)
+
+
+async def test_a_hand_over_does_not_wait_until_kopf_has_ended(land, monkeypatch):
+    """It took 5 s at times on a real Kubernetes: the most that kopf is waited for."""
+    monkeypatch.setattr("sharemesh_operator.operator_process.STEP_DOWN_LIMIT_S", 3_600)
+    may_end, stop = asyncio.Event(), KopfThread.stop
+
+    async def slow(thread):
+        await may_end.wait()
+        await stop(thread)
+
+    monkeypatch.setattr(KopfThread, "stop", slow)
+    first = await land.start_operator("op-0")
+    await land.leading(first)
+    second = await land.start_operator("op-1")
+    stopping = asyncio.create_task(land.stop_operator(first))
+    await land.leading(second)
+    assert not stopping.done(), "the process itself waits for kopf"
+    may_end.set()
+    await stopping
+    assert first.standing() is Standing.ENDED
 
 
 async def test_drift_of_owned_objects_is_corrected_and_pause_stops_it(land):

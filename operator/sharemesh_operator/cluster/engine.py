@@ -1,12 +1,15 @@
 """Everything an elected operator does: the queue, the reconcilers, the clusters' controllers."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import sharemesh_operator.resources.names as w
 from sharemesh.cluster.view.cluster_state import StateChanges
 from sharemesh.ports.clock import Clock
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.telemetry.telemetry import Telemetry
 from sharemesh_operator.cluster.cluster_connection import (
     ClusterConnections,
@@ -78,6 +81,7 @@ class Engine:
         self._generations: dict[Key, int] = {}
         work = told(self._work, telemetry, settings.namespace, self._generation_of)
         self.queue = WorkQueue(work, clock)
+        self._cleaning_up: set[asyncio.Task[Any]] = set()
         self._over = False
 
     @property
@@ -90,15 +94,21 @@ class Engine:
         self.queue.start()
 
     async def close(self) -> None:
-        """Stop the rounds, then resign as controller of each cluster. It is not started again."""
+        """Stop rounds and clean-ups, then resign as controller of each cluster, for ever.
+
+        Nothing that kopf brings afterwards changes anything: another replica may lead.
+        """
         self._over = True
         await self.queue.close()
+        await cancel_and_wait(*self._cleaning_up)
         await self.meshes.close_all()
 
     # ---- what happened ---------------------------------------------------------------------------
 
     def seen(self, kind: str, body: KubeObject, *, gone: bool) -> None:
         """Hear that a custom resource is there, changed, or is gone."""
+        if self._over:
+            return
         meta = body["metadata"]
         key = Key(kind, meta["name"])
         if kind != "ShareCluster":
@@ -124,6 +134,8 @@ class Engine:
 
     def owned_seen(self, body: KubeObject) -> None:
         """Hear that an object of a cluster came, changed or went."""
+        if self._over:
+            return
         cluster = (body["metadata"].get("labels") or {}).get(w.CLUSTER_LABEL)
         if cluster:
             self.queue.add(Key("ShareCluster", cluster), GATHER_MS)
@@ -136,6 +148,17 @@ class Engine:
         """
         if self._over:
             raise RetryLaterError("another replica of the operator takes this over")
+        task = asyncio.current_task()
+        assert task is not None
+        self._cleaning_up.add(task)
+        try:
+            await self._clean_up(kind, body, waited_s)
+        finally:
+            self._cleaning_up.discard(task)
+
+    # ---- rounds ----------------------------------------------------------------------------------
+
+    async def _clean_up(self, kind: str, body: KubeObject, waited_s: float) -> None:
         body = {**body, "kind": kind}
         try:
             done = await self._finalize(kind, body)
@@ -151,8 +174,6 @@ class Engine:
             )
             return
         await self._events.tell(body, "CleanedUp", done)
-
-    # ---- rounds ----------------------------------------------------------------------------------
 
     async def _finalize(self, kind: str, body: KubeObject) -> str:
         if kind in self._named:
