@@ -1,4 +1,4 @@
-"""ReadShareRecordHistory: what became of one record, out of the log of its shard (EXP-2, EXP-5)."""
+"""ReadShareRecordHistory: what became of one record, out of the log (EXP-2, EXP-5, EXP-11)."""
 
 import asyncio
 
@@ -12,6 +12,7 @@ from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.share_coordinator.world import CONTEXT, T1, Client, world
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
+MALLORY, ALICE = "User:mallory", "User:alice"
 
 
 async def test_exp_2_the_durable_state_and_its_events_are_told_and_nothing_changes():
@@ -93,6 +94,57 @@ async def test_exp_5_searches_wait_for_each_other_and_too_many_are_refused():
         assert len(refused) == 2
         assert "other searches" in refused[0].events_problem
         assert not (await g.H(0)).events_problem
+
+
+def held_searches(service):
+    """Let each search wait; return who searched, in turn, and what lets one go on."""
+    shard, began, go_on = service.shards.shard(0), [], asyncio.Queue()
+
+    async def stored(_):
+        began.append(asyncio.current_task().get_name())
+        await go_on.get()
+        yield ()
+
+    shard.stored = stored
+    return began, go_on
+
+
+async def test_exp_11_principals_take_turns_in_the_searches():
+    async with world() as w, w.coordinator() as service:
+        g = Client(service)
+        await g.I(1, 0)
+        began, go_on = held_searches(service)
+        many = [asyncio.create_task(g.H(0, MALLORY), name="mallory") for _ in range(5)]
+        one = asyncio.create_task(g.H(0, ALICE), name="alice")
+        await w.clock.settle()
+        for _ in range(6):
+            go_on.put_nowait(None)
+        await asyncio.gather(one, *many)
+        assert began == ["mallory", "alice", *["mallory"] * 4]
+
+
+async def test_exp_11_one_principal_has_at_most_half_of_the_places():
+    async with world() as w, w.coordinator(history_requests=4) as service:
+        g = Client(service)
+        await g.I(1, 0)
+        _, go_on = held_searches(service)
+        asked = [asyncio.create_task(g.H(0, who)) for who in [MALLORY] * 3 + [ALICE]]
+        await w.clock.settle()
+        for _ in asked:
+            go_on.put_nowait(None)
+        *of_mallory, of_alice = await asyncio.gather(*asked)
+        [refused] = [each.events_problem for each in of_mallory if each.events_problem]
+        assert refused == "2 other searches of User:mallory are under way; ask again"
+        assert not of_alice.events_problem
+
+
+async def test_exp_11_a_principal_of_more_characters_than_any_has_is_refused():
+    async with world() as w, w.coordinator() as service:
+        g = Client(service)
+        await g.I(1, 0)
+        told = await g.H(0, "User:" + "a" * 996)
+        assert told.error_code == ErrorCode.INVALID_REQUEST
+        assert told.error_message == "A principal has at most 1000 characters, not 1001."
 
 
 async def test_exp_5_more_records_in_one_request_than_searches_are_refused_as_a_whole():

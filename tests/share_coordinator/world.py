@@ -153,8 +153,8 @@ class Client:
         request = pb.ReadShareGroupStateSummaryRequest(group_id=self.group, topics=[topic])
         return _only(await self.service.read_summary(request, CONTEXT))
 
-    async def H(self, offset):
-        item = pb.ReadHistoryPartition(partition=self.partition, offset=offset)
+    async def H(self, offset, principal=""):
+        item = pb.ReadHistoryPartition(partition=self.partition, offset=offset, principal=principal)
         topic = pb.ReadHistoryTopic(topic_id=self.topic_id, partitions=[item])
         request = pb.ReadShareRecordHistoryRequest(group_id=self.group, topics=[topic])
         return _only(await self.service.read_history(request, CONTEXT))

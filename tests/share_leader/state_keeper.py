@@ -105,7 +105,7 @@ class StateKeeper:
             self.hand_overs.written(key, write.leader_epoch)
         return StateWriteResult(answer.error, answer.message, keeps_hand_over=keeps)
 
-    async def read_history(self, key, offset):
+    async def read_history(self, key, offset, principal):
         if self.read_error:
             return RecordHistoryResult(self.read_error, "told to fail")
         history = RecordHistory(offset)

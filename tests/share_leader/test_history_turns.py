@@ -19,11 +19,13 @@ class Held:
         self._real = keeper.read_history
         self.open = asyncio.Event()
         self.asked = []
+        self.told = []
 
-    async def read_history(self, key, offset):
+    async def read_history(self, key, offset, principal):
         self.asked.append(offset)
+        self.told.append(principal)
         await self.open.wait()
-        return await self._real(key, offset)
+        return await self._real(key, offset, principal)
 
 
 @asynccontextmanager
@@ -51,6 +53,7 @@ async def test_exp_11_one_principal_has_half_of_a_leaders_questions_and_others_h
         one = explain(ALICE, 40)
         await w.clock.settle()
         assert held.asked[-1] == 40
+        assert held.told == [MALLORY, MALLORY, ALICE]
         held.open.set()
         answers = await asyncio.gather(one, *many)
         assert not any(each.error_code for each in answers)
@@ -62,7 +65,7 @@ async def test_exp_11_without_names_all_are_one_principal_that_may_have_all():
     async with asked(**no_names) as (w, held, explain):
         many = [explain("User:ANONYMOUS", offset) for offset in range(20)]
         await w.clock.settle()
-        assert len(held.asked) == SEARCHES_AT_ONCE
+        assert held.told == [""] * SEARCHES_AT_ONCE
         held.open.set()
         await asyncio.gather(*many)
 

@@ -114,9 +114,11 @@ class Persister:
         """Return the stored offsets without batches (spec SC-20)."""
         return await self._ask(rpcs.SUMMARY, key, 0)
 
-    async def read_history(self, key: SharePartitionKey, offset: int) -> RecordHistoryResult:
+    async def read_history(
+        self, key: SharePartitionKey, offset: int, principal: str
+    ) -> RecordHistoryResult:
         """Return what became of one record, as far as its share coordinator keeps that."""
-        return await self._ask(rpcs.HISTORY, key, offset)
+        return await self._ask(rpcs.HISTORY, key, (offset, principal))
 
     async def close(self) -> None:
         """Stop pending requests; every waiting call gets a result."""

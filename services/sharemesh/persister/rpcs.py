@@ -138,8 +138,9 @@ def _summary(key: SharePartitionKey, leader_epoch: int) -> Message:
     return pb.ReadSummaryPartition(partition=key.partition, leader_epoch=leader_epoch)
 
 
-def _history(key: SharePartitionKey, offset: int) -> Message:
-    return pb.ReadHistoryPartition(partition=key.partition, offset=offset)
+def _history(key: SharePartitionKey, asked: tuple[int, str]) -> Message:
+    offset, principal = asked
+    return pb.ReadHistoryPartition(partition=key.partition, offset=offset, principal=principal)
 
 
 def _error(number: int) -> ErrorCode:

@@ -145,6 +145,11 @@ class PersisterPort(Protocol):
         """Return once the write is durable, or refused, or the attempts are used up."""
         ...
 
-    async def read_history(self, key: SharePartitionKey, offset: int) -> RecordHistoryResult:
-        """Return what became of one record, as far as that is kept."""
+    async def read_history(
+        self, key: SharePartitionKey, offset: int, principal: str
+    ) -> RecordHistoryResult:
+        """Return what became of one record, as far as that is kept.
+
+        Principals take turns; "" if callers have no names.
+        """
         ...

@@ -1,7 +1,7 @@
 """Searches the log of a shard for the changes of one record; bounded, in the background."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ from sharemesh.codec.state_record import UnreadableRecordError, decode_for
 from sharemesh.domain.ids import SharePartitionKey, format_key
 from sharemesh.domain.share_state.record_history import RecordChange, RecordHistory
 from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate, Tombstone
+from sharemesh.places import SharedPlaces
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.shard_log import CorruptLogError, LogRecord
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
@@ -32,6 +33,8 @@ class Found:
 class HistorySearch:
     """One search at a time: others wait, within the time that each has (settings ``history_*``).
 
+    They wait in turn over the principals that leaders ask for, of which one has at most half of
+    what may wait (EXP-11). Searches without a principal may have all: then nobody has a name.
     Blocks are read and split in the disk's threads. The loop compares keys and decodes what is of
     the share partition asked for, a slice at a time.
     """
@@ -39,16 +42,23 @@ class HistorySearch:
     def __init__(self, clock: Clock, settings: ShareCoordinatorSettings) -> None:
         self._clock = clock
         self._settings = settings
-        self._one = asyncio.Lock()
-        self._asked = 0
+        self._one = SharedPlaces(1)
+        self._asked: Counter[str] = Counter()
 
-    async def events(self, shard: StateShard, key: SharePartitionKey, offset: int) -> Found:
+    async def events(
+        self, shard: StateShard, key: SharePartitionKey, offset: int, principal: str = ""
+    ) -> Found:
         """Return what the retained log of a shard says of one offset of a share partition."""
-        if self._asked >= self._settings.history_requests:
-            return Found(problem=f"{self._asked} other searches are under way; ask again")
-        self._asked += 1
+        everybody = self._asked.total()
+        if everybody >= self._settings.history_requests:
+            return Found(problem=f"{everybody} other searches are under way; ask again")
+        own = self._asked[principal]
+        if principal and own >= max(1, self._settings.history_requests // 2):
+            return Found(problem=f"{own} other searches of {principal} are under way; ask again")
+        self._asked[principal] += 1
         try:
-            async with asyncio.timeout(self._settings.history_time_ms / 1_000), self._one:
+            limit_s = self._settings.history_time_ms / 1_000
+            async with asyncio.timeout(limit_s), self._one.place(principal):
                 return await self._search(shard, key, offset)
         except TimeoutError:
             limit_ms = self._settings.history_time_ms
@@ -56,7 +66,9 @@ class HistorySearch:
         except (OSError, CorruptLogError, UnreadableRecordError) as error:
             return Found(problem=f"the log was not searched to its end: {error}")
         finally:
-            self._asked -= 1
+            self._asked[principal] -= 1
+            if not self._asked[principal]:
+                del self._asked[principal]
 
     async def _search(self, shard: StateShard, key: SharePartitionKey, offset: int) -> Found:
         newest = shard.committed_end_offset - self._settings.history_records

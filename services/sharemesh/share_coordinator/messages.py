@@ -10,9 +10,9 @@ from sharemesh.codec.record_event import encode_event
 from sharemesh.codec.state_record import decode_batches, decode_cause, encode_archived, put_batches
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.handed_lock import HandedLock
-from sharemesh.domain.ids import OFFSET_MAX, MemberId, SharePartitionKey
+from sharemesh.domain.ids import MAX_PRINCIPAL_CHARS, OFFSET_MAX, MemberId, SharePartitionKey
 from sharemesh.domain.packed_batches import PackedBatches, touching
-from sharemesh.domain.share_state.checks import StateDecision, StateResult, WriteRequest
+from sharemesh.domain.share_state.checks import StateDecision, StateResult, WriteRequest, invalid
 from sharemesh.domain.share_state.hand_overs import HandOvers
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Origin
@@ -131,6 +131,16 @@ def summary(
 ) -> StateDecision:
     """Put one partition of ReadShareGroupStateSummary to the machine."""
     return machine.summary(asked.key, in_metadata=in_metadata)
+
+
+def history(
+    machine: ShareStateMachine, asked: PartitionRequest, *, in_metadata: bool, now_ms: int
+) -> StateDecision:
+    """Put one record of ReadShareRecordHistory to the machine."""
+    chars = len(asked.item.principal)
+    if chars > MAX_PRINCIPAL_CHARS:
+        return invalid(f"A principal has at most {MAX_PRINCIPAL_CHARS} characters, not {chars}.")
+    return summary(machine, asked, in_metadata=in_metadata, now_ms=now_ms)
 
 
 def history_results(

@@ -144,7 +144,7 @@ class ShareCoordinatorService:
     ) -> pb.ReadShareRecordHistoryResponse:
         """Return what became of single records, as far as it is kept; changes nothing."""
         self._check_count(request.topics, self._settings.history_requests)
-        asked = await self._ask(request.group_id, request.topics, messages.summary, context)
+        asked = await self._ask(request.group_id, request.topics, messages.history, context)
         found: dict[int, Found] = {}
         for each in (each for _, partitions in asked for each in partitions):
             if each.answer.error is ErrorCode.NONE:
@@ -156,7 +156,7 @@ class ShareCoordinatorService:
             shard = self.shards.shard(self._shard_of(asked.key))
         except RefusedError as refused:  # it moved just now
             return Found(problem=refused.message)
-        return await self._history.events(shard, asked.key, asked.item.offset)
+        return await self._history.events(shard, asked.key, asked.item.offset, asked.item.principal)
 
     async def commit_generation(
         self, request: pb.CommitGenerationRequest, context: CallContext

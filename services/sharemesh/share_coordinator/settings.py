@@ -47,5 +47,5 @@ class ShareCoordinatorSettings:
     history_time_ms: int = 3_000
     """Such a search ends after this time, waiting for others included."""
     history_requests: int = 16
-    """Searches under way and waiting, one after the other; more are refused."""
+    """Searches under way and waiting, in turn, of one principal half; more are refused."""
     runtime: RuntimeLimits = field(default_factory=RuntimeLimits)

@@ -294,12 +294,14 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[ReadSummaryTopicResult, _Mapping]]] = ...) -> None: ...
 
 class ReadHistoryPartition(_message.Message):
-    __slots__ = ("partition", "offset")
+    __slots__ = ("partition", "offset", "principal")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     partition: int
     offset: int
-    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+    principal: str
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class ReadHistoryTopic(_message.Message):
     __slots__ = ("topic_id", "partitions")

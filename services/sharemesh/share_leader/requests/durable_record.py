@@ -35,12 +35,14 @@ class DurableRecords:
         self, principal: str, key: SharePartitionKey, offset: int
     ) -> RecordHistoryResult:
         """Ask in turn; a missing answer is returned as an error, not raised."""
-        limit_ms = self._environment.settings.explain_state_ms
+        settings = self._environment.settings
+        limit_ms = settings.explain_state_ms
+        told = principal if settings.callers_have_names else ""
         asked = False
         try:
             async with asyncio.timeout(limit_ms / 1_000), self._places.place(principal):
                 asked = True
-                return await self._environment.persister.read_history(key, offset)
+                return await self._environment.persister.read_history(key, offset, told)
         except TimeoutError:
             why = f"the share coordinator did not answer in {limit_ms} ms"
             if not asked:
