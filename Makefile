@@ -90,7 +90,7 @@ nightly: setup ## what takes hours: the whole gate, suites that others wrote, kn
 	@$(PY) -m tests.suite --only juries
 	@$(PY) -m tests.simulation --seeds 1000 --start 1001
 	@$(PY) -m tests.simulation --engine kafka --seeds 400 --start 1001
-	@for workload in crowded stalled crashing usurped trimmed refused leaderless delayed delayed_retry stored held paused pruned latest unreadable revoked tenants; do \
+	@for workload in crowded stalled crashing usurped trimmed refused leaderless delayed delayed_retry stored handed_over held paused pruned latest unreadable revoked tenants; do \
 	  $(PY) -m tests.simulation --workload $$workload --seeds 100 --start 1001 || exit 1; \
 	done
 	@$(PY) -m tests.faults
