@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from sharemesh.rpc import accepting
-from sharemesh.rpc.accepting import CALLS_AHEAD, _CallsAhead, accepts_ahead, grpc_server
+from sharemesh.rpc.accepting import CALLS_AHEAD, _CallsAhead, _NextCall, accepts_ahead, grpc_server
 
 METHOD = "/bench.v1.Bench/Call"
 
@@ -60,6 +60,34 @@ async def test_the_core_may_always_hand_over_so_many_calls(monkeypatch):
         await asyncio.gather(*burst)
     await server.stop(0)
     assert not asked
+
+
+async def test_calls_that_came_are_taken_in_no_turn_of_the_loop():
+    """``asyncio.wait`` takes two turns for each: in a flood that is a queue for everybody."""
+    came = _NextCall(loop=asyncio.get_running_loop())
+    came.set_result("a call")
+    waiting = asyncio.ensure_future(asyncio.wait([came], return_when=asyncio.FIRST_COMPLETED))
+    await asyncio.sleep(0)
+    assert waiting.done()
+    assert waiting.result() == ({came}, set())
+
+
+async def test_what_is_gathered_when_the_server_ends_ends():
+    left = _NextCall(loop=asyncio.get_running_loop())
+    left.set_result("a call")
+    left.is_taken_at_once = False
+    async with asyncio.timeout(10):
+        assert await asyncio.gather(left) == ["a call"]
+
+
+async def test_a_call_that_comes_later_wakes_who_waits():
+    later = _NextCall(loop=asyncio.get_running_loop())
+    waiting = asyncio.ensure_future(asyncio.wait([later], return_when=asyncio.FIRST_COMPLETED))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    later.set_result("a call")
+    done, _ = await waiting
+    assert done == {later}
 
 
 async def test_a_stop_ends_at_once_whatever_was_asked_for_ahead():

@@ -12,7 +12,12 @@ from sharemesh.arriving_calls import (
     arriving_calls,
 )
 from sharemesh.authorization.slices import UNITS_OF_A_SLICE, Slices
-from sharemesh.throttling.call_turns import BYTES_OF_A_UNIT, UNITS_OF_A_TURN, CallTurns
+from sharemesh.throttling.call_turns import (
+    BYTES_OF_A_UNIT,
+    MANY_CALLS,
+    UNITS_OF_A_TURN,
+    CallTurns,
+)
 from tests.clocks import LoopClock
 
 APART = 6
@@ -118,6 +123,43 @@ async def test_bnd_28_small_calls_wait_for_nobody():
     crowd = [asyncio.ensure_future(call()) for _ in range(5 * UNITS_OF_A_TURN)]
     await asyncio.gather(*crowd, arrive(MANY))
     assert max(at_each) < MANY
+
+
+async def test_bnd_28_calls_that_arrive_begin_before_those_of_a_principal_of_which_more_come():
+    """Their work would keep the next calls in gRPC's queue, where they wait for all before them."""
+    turns, at_each = CallTurns(), []
+
+    async def call():
+        arriving_calls().begun += 1
+        await turns.turn("User:mallory", 10)
+        at_each.append(arriving_calls().begun)
+
+    crowd = []
+    while len(crowd) < 10 * MANY_CALLS:
+        crowd += [asyncio.ensure_future(call()) for _ in range(2 * UNITS_OF_A_TURN)]
+        await asyncio.sleep(0)
+    begun_before = len(at_each)
+    assert begun_before < 2 * MANY_CALLS, "no more begin once many wait"
+    await asyncio.gather(*crowd)
+    assert set(at_each[begun_before:]) == {len(crowd)}, "they begin once no more come"
+
+
+async def test_bnd_28_a_principal_of_which_as_many_come_as_begin_waits_for_nobody():
+    """Callers that send their next call once they are answered, however many they are."""
+    turns, begun, empty_turns = CallTurns(), [0], 0
+
+    async def caller():
+        for _ in range(20):
+            arriving_calls().begun += 1
+            await turns.turn("User:alice", 10)
+            begun[0] += 1
+
+    calling = asyncio.gather(*(caller() for _ in range(2 * MANY_CALLS)))
+    while not calling.done():
+        before = begun[0]
+        await asyncio.sleep(0)
+        empty_turns += begun[0] == before
+    assert empty_turns <= 2 * QUIET_TURNS
 
 
 def lasts_s(pause: Pause, moments, step_s=0.01):

@@ -8,8 +8,9 @@ queue in which a few hundred calls a second wait for each other, whoever they ar
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from typing import Any, Self
 
 import grpc
 from grpc._cython import cygrpc
@@ -23,6 +24,28 @@ CALLS_AHEAD = 32
 _NEEDED = ("_make_request_call_future", "_request_call", "shutdown")
 
 
+class _NextCall(asyncio.Future[Any]):
+    """A call that came; who waits for one that is there already does so in no turn of the loop.
+
+    The server's loop waits with ``asyncio.wait``, which takes two turns for each call even so.
+    When it ends it gathers what is left: ``asyncio.gather`` wants a future as others are.
+
+    Attributes:
+        is_taken_at_once: Whether callbacks run as they are added, where the call is there.
+    """
+
+    is_taken_at_once = True
+
+    def add_done_callback(
+        self, fn: Callable[[Self], object], /, *, context: Context | None = None
+    ) -> None:
+        """Call when the call is there, or at once."""
+        if self.is_taken_at_once and self.done():
+            fn(self)
+        else:
+            super().add_done_callback(fn, context=context)
+
+
 class _CallsAhead(cygrpc.AioServer):  # type: ignore[misc]
     """Answers the server's loop from calls that were asked for before."""
 
@@ -30,7 +53,7 @@ class _CallsAhead(cygrpc.AioServer):  # type: ignore[misc]
         super().__init__(*arguments)
         self._asked: dict[asyncio.Task[Any], None] = {}
         self._came: deque[asyncio.Task[Any]] = deque()
-        self._next: asyncio.Future[Any] | None = None
+        self._next: _NextCall | None = None
         self._stops = False
 
     async def shutdown(self, grace: float | None) -> None:
@@ -40,6 +63,8 @@ class _CallsAhead(cygrpc.AioServer):  # type: ignore[misc]
         """
         self._stops = True
         self._came.clear()
+        if self._next is not None:
+            self._next.is_taken_at_once = False
         await super().shutdown(grace)
 
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[Any]:
@@ -50,7 +75,8 @@ class _CallsAhead(cygrpc.AioServer):  # type: ignore[misc]
             task = asyncio.get_running_loop().create_task(self._request_call())
             self._asked[task] = None
             task.add_done_callback(self._arrived)
-        self._next = asyncio.get_running_loop().create_future()
+        self._next = _NextCall(loop=asyncio.get_running_loop())
+        self._next.is_taken_at_once = not self._stops
         if self._came:
             self._give(self._came.popleft())
         return self._next

@@ -12,14 +12,18 @@ UNITS_OF_A_TURN = 4
 BYTES_OF_A_UNIT = 16 * 1024
 """A request counts as one call, and as one more for each part of this size."""
 
+MANY_CALLS = 64
+"""Calls of one principal that wait, beyond which it is looked at whether more come than begin."""
+
 
 class CallTurns:
     """Lets calls begin at once while their principal begins few; more wait for the next turns.
 
     A call passes the loop several times until it is answered. If hundreds of one caller all did
     their first piece of work in one turn, each of these passes would last as long for everybody.
-    After a large one, calls that arrive begin before the next large one that waits. The cluster's
-    own principals never wait.
+    After a large one, calls that arrive begin before the next large one that waits; so do they
+    before those of a principal of which more come than begin. The cluster's own principals never
+    wait.
     """
 
     def __init__(self, own: Iterable[str] = ()) -> None:
@@ -28,6 +32,7 @@ class CallTurns:
         self._waiting: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
         self._turn_ends = False
         self._pause: Pause | None = None
+        self._longest = 0  # how many of one principal waited when calls began last
 
     async def turn(self, principal: str, request_bytes: int) -> None:
         """Return when a call of the principal may begin; its calls keep their order."""
@@ -56,7 +61,7 @@ class CallTurns:
         for principal in list(self._waiting):
             waiting, begun = self._waiting[principal], 0
             while waiting and begun < UNITS_OF_A_TURN:
-                if paused and waiting[0][1] > UNITS_OF_A_TURN:
+                if paused and (len(waiting) > MANY_CALLS or waiting[0][1] > UNITS_OF_A_TURN):
                     break
                 called, units = waiting.popleft()
                 if not called.done():  # its caller still waits
@@ -70,11 +75,14 @@ class CallTurns:
             self._end_turn_soon()
 
     def _is_paused(self) -> bool:
-        """Return whether large calls that wait do so for calls that arrive; ask once a turn."""
-        if self._pause is None:
-            if not self._waiting or max(self._begun.values(), default=0) <= UNITS_OF_A_TURN:
-                return False
-            self._pause = arriving_calls().pause()
-        if self._pause.is_over():
+        """Return whether calls that can wait do so for calls that arrive; ask once a turn."""
+        longest = max(map(len, self._waiting.values()), default=0)
+        if self._pause is None and self._waiting:
+            has_large = max(self._begun.values(), default=0) > UNITS_OF_A_TURN
+            if has_large or longest > max(MANY_CALLS, self._longest):
+                self._pause = arriving_calls().pause()
+        if self._pause is not None and self._pause.is_over():
             self._pause = None
+        if self._pause is None:
+            self._longest = longest
         return self._pause is not None
