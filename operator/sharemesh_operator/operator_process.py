@@ -13,6 +13,7 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.coordination import Coordination, CoordinationError, Session, SessionLostError
 from sharemesh.serve.process.coordination import connect_etcd
 from sharemesh.serve.process.telemetry_export import TelemetryExport
+from sharemesh.tasks import to_its_end
 from sharemesh.telemetry.instruments import InstrumentKind, Metric, Observation
 from sharemesh.telemetry.metrics_http import HttpPage, HttpPages
 from sharemesh_operator.cluster.engine import Engine
@@ -202,7 +203,7 @@ class OperatorProcess:
         finally:
             self._standing = Standing.STANDING_BY
             self._end(watching)
-            await engine.close()
+            await to_its_end(engine.close())  # also if it is told to stop meanwhile
 
     def _end(self, watching: KopfThread) -> None:
         """Let kopf end. The lease does not wait for it: a closed engine does no work for it."""

@@ -53,3 +53,29 @@ async def test_what_kopf_still_hears_after_the_end_is_no_work(engine):
     engine.seen("ShareTopic", topic(), gone=False)
     engine.owned_seen({"metadata": {"labels": {"sharemesh.io/cluster": "main"}}})
     assert Key("ShareTopic", "orders") not in engine.queue._due
+
+
+class SlowConnection:
+    """A connection to a cluster that takes its time to end."""
+
+    def __init__(self):
+        self.began, self.may_end = asyncio.Event(), asyncio.Event()
+        self.is_closed = False
+
+    async def close(self):
+        self.began.set()
+        await self.may_end.wait()
+        self.is_closed = True
+
+
+async def test_a_cluster_that_is_being_left_is_left_also_if_the_term_ends_meanwhile(engine):
+    engine.meshes._open["main"] = (None, connection := SlowConnection())
+    leaving = asyncio.create_task(engine.meshes.close("main"))
+    await connection.began.wait()
+    leaving.cancel()
+    ending = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    assert not ending.done(), "its member and its controller are the old leader's as yet"
+    connection.may_end.set()
+    await ending
+    assert connection.is_closed

@@ -73,11 +73,22 @@ async def test_calls_that_came_are_taken_in_no_turn_of_the_loop():
 
 
 async def test_what_is_gathered_when_the_server_ends_ends():
-    left = _NextCall(loop=asyncio.get_running_loop())
-    left.set_result("a call")
-    left.is_taken_at_once = False
+    """The loop of a server that is cancelled before it was told to stop gathers its futures."""
+
+    async def serve():
+        left = _NextCall(loop=asyncio.get_running_loop())
+        left.set_result("a call")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            assert await asyncio.gather(left, return_exceptions=True) == ["a call"]
+
+    serving = asyncio.ensure_future(serve())
+    await asyncio.sleep(0)
+    serving.cancel()
     async with asyncio.timeout(10):
-        assert await asyncio.gather(left) == ["a call"]
+        await asyncio.wait([serving])
+    assert serving.cancelled()
 
 
 async def test_a_call_that_comes_later_wakes_who_waits():

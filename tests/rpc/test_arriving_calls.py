@@ -144,6 +144,31 @@ async def test_bnd_28_calls_that_arrive_begin_before_those_of_a_principal_of_whi
     assert set(at_each[begun_before:]) == {len(crowd)}, "they begin once no more come"
 
 
+async def test_bnd_28_a_burst_of_another_principal_does_not_wait_for_a_flood():
+    turns, ended = CallTurns(), asyncio.Event()
+
+    async def call(principal):
+        arriving_calls().begun += 1
+        await turns.turn(principal, 10)
+
+    async def flood():
+        crowd = []
+        while not ended.is_set():
+            crowd += [asyncio.ensure_future(call("User:mallory")) for _ in range(6)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*crowd)
+
+    flooding = asyncio.ensure_future(flood())
+    for _ in range(MANY_CALLS):
+        await asyncio.sleep(0)
+    burst = asyncio.gather(*(call("User:alice") for _ in range(2 * MANY_CALLS)))
+    for _ in range(3 * MANY_CALLS):
+        await asyncio.sleep(0)
+    assert burst.done()
+    ended.set()
+    await flooding
+
+
 async def test_bnd_28_a_principal_of_which_as_many_come_as_begin_waits_for_nobody():
     """Callers that send their next call once they are answered, however many they are."""
     turns, begun, empty_turns = CallTurns(), [0], 0

@@ -25,6 +25,7 @@ from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.serve.process.coordination import connect_etcd
 from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.tasks import to_its_end
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.spans import Spans
 from sharemesh.telemetry.telemetry import Telemetry
@@ -363,7 +364,7 @@ class ClusterConnections:
     async def _close(self, name: str) -> None:
         known = self._open.pop(name, None)
         if known is not None:
-            await known[1].close()
+            await to_its_end(known[1].close())  # nobody else knows of it any more
             _log.info("cluster %s: left", name)
 
 

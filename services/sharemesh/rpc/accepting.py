@@ -28,19 +28,15 @@ class _NextCall(asyncio.Future[Any]):
     """A call that came; who waits for one that is there already does so in no turn of the loop.
 
     The server's loop waits with ``asyncio.wait``, which takes two turns for each call even so.
-    When it ends it gathers what is left: ``asyncio.gather`` wants a future as others are.
-
-    Attributes:
-        is_taken_at_once: Whether callbacks run as they are added, where the call is there.
+    When it is cancelled it gathers what is left: ``asyncio.gather`` wants a future as others are.
     """
-
-    is_taken_at_once = True
 
     def add_done_callback(
         self, fn: Callable[[Self], object], /, *, context: Context | None = None
     ) -> None:
         """Call when the call is there, or at once."""
-        if self.is_taken_at_once and self.done():
+        task = asyncio.current_task()
+        if self.done() and not (task is not None and task.cancelling()):
             fn(self)
         else:
             super().add_done_callback(fn, context=context)
@@ -63,8 +59,6 @@ class _CallsAhead(cygrpc.AioServer):  # type: ignore[misc]
         """
         self._stops = True
         self._came.clear()
-        if self._next is not None:
-            self._next.is_taken_at_once = False
         await super().shutdown(grace)
 
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[Any]:
@@ -76,7 +70,6 @@ class _CallsAhead(cygrpc.AioServer):  # type: ignore[misc]
             self._asked[task] = None
             task.add_done_callback(self._arrived)
         self._next = _NextCall(loop=asyncio.get_running_loop())
-        self._next.is_taken_at_once = not self._stops
         if self._came:
             self._give(self._came.popleft())
         return self._next

@@ -15,6 +15,9 @@ BYTES_OF_A_UNIT = 16 * 1024
 MANY_CALLS = 64
 """Calls of one principal that wait, beyond which it is looked at whether more come than begin."""
 
+GROWN_CALLS = 32
+"""More come than begin if so many more wait than the fewest since calls of it were held last."""
+
 
 class CallTurns:
     """Lets calls begin at once while their principal begins few; more wait for the next turns.
@@ -32,7 +35,7 @@ class CallTurns:
         self._waiting: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
         self._turn_ends = False
         self._pause: Pause | None = None
-        self._longest = 0  # how many of one principal waited when calls began last
+        self._fewest = 0  # of the principal with most that wait, since the last pause
 
     async def turn(self, principal: str, request_bytes: int) -> None:
         """Return when a call of the principal may begin; its calls keep their order."""
@@ -56,12 +59,13 @@ class CallTurns:
 
     def _next_turn(self) -> None:
         self._turn_ends = False
-        paused = self._is_paused()
+        longest = max(map(len, self._waiting.values()), default=0)
+        paused, many = self._is_paused(longest), max(MANY_CALLS, longest // 2)
         self._begun.clear()
         for principal in list(self._waiting):
             waiting, begun = self._waiting[principal], 0
             while waiting and begun < UNITS_OF_A_TURN:
-                if paused and (len(waiting) > MANY_CALLS or waiting[0][1] > UNITS_OF_A_TURN):
+                if paused and (len(waiting) > many or waiting[0][1] > UNITS_OF_A_TURN):
                     break
                 called, units = waiting.popleft()
                 if not called.done():  # its caller still waits
@@ -74,15 +78,13 @@ class CallTurns:
         if self._begun or self._waiting:
             self._end_turn_soon()
 
-    def _is_paused(self) -> bool:
+    def _is_paused(self, longest: int) -> bool:
         """Return whether calls that can wait do so for calls that arrive; ask once a turn."""
-        longest = max(map(len, self._waiting.values()), default=0)
         if self._pause is None and self._waiting:
+            self._fewest = min(self._fewest, longest)
             has_large = max(self._begun.values(), default=0) > UNITS_OF_A_TURN
-            if has_large or longest > max(MANY_CALLS, self._longest):
+            if has_large or longest > max(MANY_CALLS, self._fewest + GROWN_CALLS):
                 self._pause = arriving_calls().pause()
         if self._pause is not None and self._pause.is_over():
-            self._pause = None
-        if self._pause is None:
-            self._longest = longest
+            self._pause, self._fewest = None, longest
         return self._pause is not None
