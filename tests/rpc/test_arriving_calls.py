@@ -113,6 +113,23 @@ async def test_bnd_28_small_calls_of_others_begin_while_large_ones_wait():
     await asyncio.gather(*large, arriving)
 
 
+async def test_bnd_28_many_small_calls_do_not_wait_with_the_large_ones_of_another():
+    turns, begun_at = CallTurns(), []
+
+    async def call():
+        await turns.turn("User:alice", 10)
+        begun_at.append(arriving_calls().begun)
+
+    small = [asyncio.ensure_future(call()) for _ in range(4 * MANY_CALLS)]
+    for _ in range(APART):
+        await asyncio.sleep(0)
+    arriving_calls().begun += 1
+    large = [asyncio.ensure_future(turns.turn("User:mallory", LARGE)) for _ in range(3)]
+    await asyncio.gather(*small, arrive(MANY))
+    assert max(begun_at) < MANY
+    await asyncio.gather(*large)
+
+
 async def test_bnd_28_small_calls_wait_for_nobody():
     turns, at_each = CallTurns(), []
 
@@ -164,9 +181,10 @@ async def test_bnd_28_a_burst_of_another_principal_does_not_wait_for_a_flood():
     burst = asyncio.gather(*(call("User:alice") for _ in range(2 * MANY_CALLS)))
     for _ in range(3 * MANY_CALLS):
         await asyncio.sleep(0)
-    assert burst.done()
+    is_done = burst.done()
     ended.set()
-    await flooding
+    await asyncio.gather(flooding, burst)
+    assert is_done
 
 
 async def test_bnd_28_a_principal_of_which_as_many_come_as_begin_waits_for_nobody():

@@ -35,6 +35,7 @@ class CallTurns:
         self._waiting: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
         self._turn_ends = False
         self._pause: Pause | None = None
+        self._holds_large = self._holds_many = False  # what waits for the end of the pause
         self._fewest = 0  # of the principal with most that wait, since the last pause
 
     async def turn(self, principal: str, request_bytes: int) -> None:
@@ -60,12 +61,15 @@ class CallTurns:
     def _next_turn(self) -> None:
         self._turn_ends = False
         longest = max(map(len, self._waiting.values()), default=0)
-        paused, many = self._is_paused(longest), max(MANY_CALLS, longest // 2)
+        self._pause_if_due(longest)
+        many = max(MANY_CALLS, longest // 2)
         self._begun.clear()
         for principal in list(self._waiting):
             waiting, begun = self._waiting[principal], 0
             while waiting and begun < UNITS_OF_A_TURN:
-                if paused and (len(waiting) > many or waiting[0][1] > UNITS_OF_A_TURN):
+                if self._holds_many and len(waiting) > many:
+                    break
+                if self._holds_large and waiting[0][1] > UNITS_OF_A_TURN:
                     break
                 called, units = waiting.popleft()
                 if not called.done():  # its caller still waits
@@ -78,13 +82,15 @@ class CallTurns:
         if self._begun or self._waiting:
             self._end_turn_soon()
 
-    def _is_paused(self, longest: int) -> bool:
-        """Return whether calls that can wait do so for calls that arrive; ask once a turn."""
-        if self._pause is None and self._waiting:
+    def _pause_if_due(self, longest: int) -> None:
+        """Decide once a turn what waits for calls that arrive; ``longest`` is of one principal."""
+        if self._pause is None:
             self._fewest = min(self._fewest, longest)
-            has_large = max(self._begun.values(), default=0) > UNITS_OF_A_TURN
-            if has_large or longest > max(MANY_CALLS, self._fewest + GROWN_CALLS):
-                self._pause = arriving_calls().pause()
+        if self._waiting:
+            self._holds_large |= max(self._begun.values(), default=0) > UNITS_OF_A_TURN
+            self._holds_many |= longest > max(MANY_CALLS, self._fewest + GROWN_CALLS)
+        if self._pause is None and (self._holds_large or self._holds_many):
+            self._pause = arriving_calls().pause()
         if self._pause is not None and self._pause.is_over():
             self._pause, self._fewest = None, longest
-        return self._pause is not None
+            self._holds_large = self._holds_many = False
