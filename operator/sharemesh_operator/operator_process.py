@@ -13,7 +13,7 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.coordination import Coordination, CoordinationError, Session, SessionLostError
 from sharemesh.serve.process.coordination import connect_etcd
 from sharemesh.serve.process.telemetry_export import TelemetryExport
-from sharemesh.tasks import to_its_end
+from sharemesh.tasks import OwnedTasks, to_its_end
 from sharemesh.telemetry.instruments import InstrumentKind, Metric, Observation
 from sharemesh.telemetry.metrics_http import HttpPage, HttpPages
 from sharemesh_operator.cluster.engine import Engine
@@ -57,7 +57,7 @@ class OperatorProcess:
         self._engine: Engine | None = None
         self._kube: Kube | None = None
         self._standing = Standing.STARTING
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = OwnedTasks("the end of kopf")
         self._exporting = TelemetryExport(
             settings.serve_settings(), settings.identity, self._clock, component="operator"
         )
@@ -110,7 +110,7 @@ class OperatorProcess:
                 for task in (campaign, told):
                     task.cancel()
                 ended = await asyncio.gather(campaign, return_exceptions=True)
-                await asyncio.gather(*self._ending)
+                await self._ending.settle()
                 self._standing = Standing.ENDED
             if isinstance(ended[0], Exception):
                 raise ended[0]
@@ -202,14 +202,9 @@ class OperatorProcess:
             _log.error("the watch ended: %s", why)
         finally:
             self._standing = Standing.STANDING_BY
-            self._end(watching)
+            # The lease does not wait for kopf: a closed engine does no work for it.
+            self._ending.spawn(watching.stop())
             await to_its_end(engine.close())  # also if it is told to stop meanwhile
-
-    def _end(self, watching: KopfThread) -> None:
-        """Let kopf end. The lease does not wait for it: a closed engine does no work for it."""
-        ending = asyncio.create_task(watching.stop(), name="kopf ends")
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
 
     async def _until_served(self, kube: Kube) -> None:
         """Wait for the custom resource definitions: kopf would never see later ones."""

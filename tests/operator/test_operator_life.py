@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from sharemesh.client.connect import connect
+from sharemesh_operator.cluster.engine import Engine
 from sharemesh_operator.handlers import KopfThread
 from sharemesh_operator.operator_process import Standing
 from tests.operator.rbac import allowed, asked
@@ -210,6 +211,37 @@ async def test_a_hand_over_does_not_wait_until_kopf_has_ended(land, monkeypatch)
     may_end.set()
     await stopping
     assert first.standing() is Standing.ENDED
+
+
+async def test_a_stop_while_a_term_ends_waits_for_its_end_before_the_lease_goes(land, monkeypatch):
+    """The watch had ended by itself, and a stop cut what leaves the clusters."""
+    monkeypatch.setattr("sharemesh_operator.operator_process.STEP_DOWN_LIMIT_S", 3_600)
+    closing, may_close, close = asyncio.Event(), asyncio.Event(), Engine.close
+    watches, start = [], KopfThread.start
+
+    async def slow(engine):
+        closing.set()
+        await may_close.wait()
+        await close(engine)
+
+    def started(thread):
+        watches.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(Engine, "close", slow)
+    monkeypatch.setattr(KopfThread, "start", started)
+    first = await land.start_operator("op-0")
+    await land.leading(first)
+    second = await land.start_operator("op-1")
+    watches[0].ended.set_result("the test says so")
+    await closing.wait()
+    stopping = asyncio.create_task(land.stop_operator(first))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await land.leading(second)
+    may_close.set()
+    await land.leading(second)
+    await stopping
 
 
 async def test_drift_of_owned_objects_is_corrected_and_pause_stops_it(land):
