@@ -38,7 +38,8 @@ async def wait_until_set(event: asyncio.Event, timeout_ms: int | None) -> None:
 async def to_its_end(work: Coroutine[Any, Any, Result]) -> Result:
     """Return what ``work`` returns; who is cancelled meanwhile waits for its end first.
 
-    For jobs of threads, which nobody can stop: what is held for one is held until it is over.
+    For jobs of threads, which nobody can stop, so that what is held for one is held until it is
+    over; and for the end of what nobody else knows of any more.
     """
     task = asyncio.ensure_future(work)
     try:

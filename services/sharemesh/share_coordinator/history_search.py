@@ -1,12 +1,13 @@
 """Searches the log of a shard for the changes of one record; bounded, in the background."""
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sharemesh.codec.state_record import UnreadableRecordError, decode_for
 from sharemesh.domain.ids import SharePartitionKey, format_key
+from sharemesh.domain.quota.counts import OpenCounts
 from sharemesh.domain.share_state.record_history import RecordChange, RecordHistory
 from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate, Tombstone
 from sharemesh.places import SharedPlaces
@@ -43,19 +44,19 @@ class HistorySearch:
         self._clock = clock
         self._settings = settings
         self._one = SharedPlaces(1)
-        self._asked: Counter[str] = Counter()
+        self._asked = OpenCounts()
 
     async def events(
-        self, shard: StateShard, key: SharePartitionKey, offset: int, principal: str = ""
+        self, shard: StateShard, key: SharePartitionKey, offset: int, principal: str
     ) -> Found:
         """Return what the retained log of a shard says of one offset of a share partition."""
-        everybody = self._asked.total()
+        everybody = self._asked.total
         if everybody >= self._settings.history_requests:
             return Found(problem=f"{everybody} other searches are under way; ask again")
-        own = self._asked[principal]
+        own = self._asked.of(principal)
         if principal and own >= max(1, self._settings.history_requests // 2):
             return Found(problem=f"{own} other searches of {principal} are under way; ask again")
-        self._asked[principal] += 1
+        self._asked.add(principal)
         try:
             limit_s = self._settings.history_time_ms / 1_000
             async with asyncio.timeout(limit_s), self._one.place(principal):
@@ -66,9 +67,7 @@ class HistorySearch:
         except (OSError, CorruptLogError, UnreadableRecordError) as error:
             return Found(problem=f"the log was not searched to its end: {error}")
         finally:
-            self._asked[principal] -= 1
-            if not self._asked[principal]:
-                del self._asked[principal]
+            self._asked.add(principal, -1)
 
     async def _search(self, shard: StateShard, key: SharePartitionKey, offset: int) -> Found:
         newest = shard.committed_end_offset - self._settings.history_records

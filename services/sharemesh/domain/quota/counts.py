@@ -4,9 +4,14 @@ from collections.abc import Callable
 
 
 class OpenCounts:
-    """How many things each has; who has none is not remembered."""
+    """How many things each has; who has none is not remembered.
+
+    Attributes:
+        total: How many all have.
+    """
 
     def __init__(self) -> None:
+        self.total = 0
         self._counts: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -18,6 +23,7 @@ class OpenCounts:
 
     def add(self, name: str, difference: int = 1) -> None:
         """Count more, or fewer."""
+        self.total += difference
         count = self._counts.get(name, 0) + difference
         if count:
             self._counts[name] = count
