@@ -7,7 +7,14 @@ import grpc
 import pytest
 
 from sharemesh.rpc import accepting
-from sharemesh.rpc.accepting import CALLS_AHEAD, _CallsAhead, _NextCall, accepts_ahead, grpc_server
+from sharemesh.rpc.accepting import (
+    _SERVED_CALL,
+    CALLS_AHEAD,
+    _CallsAhead,
+    _NextCall,
+    accepts_ahead,
+    grpc_server,
+)
 
 METHOD = "/bench.v1.Bench/Call"
 
@@ -59,7 +66,7 @@ async def test_the_core_may_always_hand_over_so_many_calls(monkeypatch):
         calls.open.set()
         await asyncio.gather(*burst)
     await server.stop(0)
-    assert not asked
+    await until(lambda: not asked)
 
 
 async def test_calls_that_came_are_taken_in_no_turn_of_the_loop():
@@ -131,6 +138,37 @@ async def test_a_stop_under_a_burst_ends_every_call_at_once(turns):
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.UNAVAILABLE,
     }
+
+
+async def test_a_call_that_nobody_serves_does_not_hold_up_a_stop(monkeypatch):
+    """The core may take one in the moment in which it stops; here it is one that is still held."""
+    held, real = [], _CallsAhead._request_call
+
+    async def request_call(server):
+        held.append(await real(server))
+        return held[-1]
+
+    monkeypatch.setattr(_CallsAhead, "_request_call", request_call)
+    calls = Calls()
+    server = grpc_server((), 10_000)
+    server.add_generic_rpc_handlers((calls,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        served = channel.unary_unary(METHOD)(b"", timeout=30)
+        await until(lambda: calls.began)
+        assert _SERVED_CALL in {each.get_name() for each in asyncio.all_tasks()}
+        unserved = [channel.unary_unary(METHOD)(b"", timeout=30) for _ in range(CALLS_AHEAD)]
+        await until(lambda: len(held) > 1)
+        async with asyncio.timeout(20):
+            stopping = asyncio.create_task(server.stop(60))
+            await until(lambda: server._server._stops)
+            calls.open.set()
+            assert await served == b""
+            await stopping
+            codes = [await each.code() for each in unserved]
+    assert grpc.StatusCode.UNAVAILABLE in codes
+    assert codes.count(grpc.StatusCode.OK) == calls.began - 1
 
 
 async def test_a_call_beyond_the_bound_is_refused_and_the_next_one_is_taken():

@@ -16,12 +16,20 @@ import grpc
 from grpc._cython import cygrpc
 from grpc.aio import _server
 
+from sharemesh.tasks import OwnedTasks, cancel_and_wait
+
 _log = logging.getLogger(__name__)
 
 CALLS_AHEAD = 32
 """Calls that the core may hand over before the loop comes to the first of them."""
 
-_NEEDED = ("_make_request_call_future", "_request_call", "shutdown")
+UNSERVED_S = 1.0
+"""What is on its way has this long to arrive once the last served call of a server has ended."""
+
+_NEEDED = ("_make_request_call_future", "_request_call", "_server_main_loop", "shutdown")
+
+_SERVED_CALL = "rpc_task"
+"""The name that the server gives the task of each call."""
 
 
 class _NextCall(asyncio.Future[Any]):
@@ -51,15 +59,37 @@ class _CallsAhead(cygrpc.AioServer):  # type: ignore[misc]
         self._came: deque[asyncio.Task[Any]] = deque()
         self._next: _NextCall | None = None
         self._stops = False
+        self._takes_none = asyncio.Event()
+        self._ending = OwnedTasks("a gRPC server that stops")
 
     async def shutdown(self, grace: float | None) -> None:
         """Stop; calls that nobody took end at once rather than with the grace.
 
-        The core cancels a call that is held no more.
+        The core cancels a call that is held no more. One that reaches it in the moment in which it
+        stops may wait there, served by nobody, until the grace is over: what is left ``UNSERVED_S``
+        after the end of the last served call is cancelled.
         """
         self._stops = True
         self._came.clear()
-        await super().shutdown(grace)
+        unserved = asyncio.ensure_future(self._end_unserved())
+        try:
+            await super().shutdown(grace)
+        finally:
+            await cancel_and_wait(unserved)
+
+    async def _end_unserved(self) -> None:
+        await self._takes_none.wait()
+        served = [each for each in asyncio.all_tasks() if each.get_name() == _SERVED_CALL]
+        if served:
+            await asyncio.wait(served)
+        # A task of its own: a shutdown that is interrupted while it cancels loses its end.
+        self._ending.spawn(super().shutdown(UNSERVED_S))
+
+    async def _server_main_loop(self, server_started: asyncio.Future[bool]) -> None:
+        try:
+            await super()._server_main_loop(server_started)
+        finally:
+            self._takes_none.set()
 
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[Any]:
         """Return a future of the next call; the server's loop waits for one at a time."""
