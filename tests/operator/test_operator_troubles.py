@@ -250,9 +250,9 @@ async def test_a_calm_cluster_is_not_written_to(land):
     before = len(land.server.requests)
     writes = process.figures()["sharemesh_operator_status_writes_total"]
     for number in range(5):
+        rounds = process.figures()["sharemesh_operator_rounds_total"]
         change = {"metadata": {"labels": {"poke": f"again-{number}"}}}
         await land.kube.patch("Pod", "main-share-leader-0", change)
-        rounds = process.figures()["sharemesh_operator_rounds_total"]
         await land.until(looked_again)
     since = land.server.requests[before:]
     applied = [path for method, path, agent in since if method == "PATCH" and agent != "test"]
