@@ -50,6 +50,9 @@ class Driven:
         self.now_ms += LOCK_MS
         return self.writes(Tick())
 
+    def unwritten_cause(self, offset):
+        return self.machine.unwritten_cause(self.machine.state_at(offset))
+
     def writes(self, event):
         return [each for each in self.step(event) if isinstance(each, WriteState)]
 
@@ -94,10 +97,25 @@ def test_it_is_known_why_until_it_is_written_again():
         (expired,) = driven.expire()
         driven.step(StateWritten(expired.write_id))
         driven.step(StateWritten(acknowledging.write_id, AWAY))
-    assert driven.machine.unwritten_cause(0) is Cause.DELIVERY_LIMIT
-    assert driven.machine.unwritten_cause(5) is Cause.UNSPECIFIED
+    assert driven.unwritten_cause(0) is Cause.DELIVERY_LIMIT
+    assert driven.unwritten_cause(5) is Cause.UNSPECIFIED
     driven.writes(WriteAgain())
-    assert driven.machine.unwritten_cause(0) is Cause.UNSPECIFIED
+    assert driven.unwritten_cause(0) is Cause.UNSPECIFIED
+
+
+def test_what_has_changed_since_an_unwritten_change_says_itself_why():
+    """EXP-6: a record whose lock had ended, delivered again and rejected, is REJECTED."""
+    driven = Driven()
+    driven.acquire()
+    (expired,) = driven.expire()
+    driven.step(StateWritten(expired.write_id, AWAY))
+    assert driven.unwritten_cause(3) is Cause.LOCK_EXPIRY
+    driven.acquire()
+    reject = AcknowledgementBatch(3, 3, (AcknowledgeType.REJECT,))
+    (rejecting,) = driven.writes(Acknowledge(2, M1, (reject,)))
+    driven.step(StateWritten(rejecting.write_id))
+    assert driven.machine.is_behind
+    assert driven.unwritten_cause(3) is Cause.UNSPECIFIED
 
 
 def test_a_write_that_fails_again_is_still_due():

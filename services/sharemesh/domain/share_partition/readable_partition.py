@@ -107,9 +107,17 @@ class ReadablePartition:
         """Whether a write of expired locks failed: ``WriteAgain`` is due some time later (LK-6)."""
         return self._unwritten is not None
 
-    def unwritten_cause(self, offset: int) -> Cause:
-        """Return why a record is what it is, if that waits for ``WriteAgain``."""
-        causes = [each[4] for each in self._unwritten or () if each[0] <= offset <= each[1]]
+    def unwritten_cause(self, record: RecordView) -> Cause:
+        """Return why a record is what it is, if that waits for ``WriteAgain``.
+
+        What has changed since is in the list until then, but is skipped (LK-6).
+        """
+        offset, now = record.first_offset, (record.state, record.delivery_count)
+        causes = [
+            cause
+            for first, last, state, count, cause, _, _ in self._unwritten or ()
+            if first <= offset <= last and (state, count) == now
+        ]
         return causes[-1] if causes else Cause.UNSPECIFIED
 
     @property

@@ -139,7 +139,7 @@ def _why_in_flight(
         case DeliveryState.ACQUIRED:
             return Reason.LOCKED
         case DeliveryState.ACKNOWLEDGED | DeliveryState.ARCHIVED | DeliveryState.ARCHIVING:
-            cause = runner.machine.unwritten_cause(offset)  # in force before it is written (LK-6)
+            cause = runner.machine.unwritten_cause(record)  # in force before it is written (LK-6)
             outcome = None if cause else runner.telemetry.outcome_of(offset)
             return ending_of(record.state, cause if outcome is None else outcome.cause)
         case DeliveryState.AVAILABLE if record.not_before_ms:
