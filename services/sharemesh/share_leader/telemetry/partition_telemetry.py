@@ -63,11 +63,15 @@ class _Answering:
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """A state write under way, and what it is done for."""
+    """A state write under way, and what it is done for.
+
+    ``in_force``: what it tells came into force before it (LK-6), and may have changed since.
+    """
 
     effect: WriteState
     start_ns: int
     parent: TraceContext | None
+    in_force: bool
 
 
 class PartitionTelemetry:
@@ -265,14 +269,12 @@ class PartitionTelemetry:
                 names.LOCK_TIMEOUT, context, (now_ns, now_ns), attributes, links=contexts_of(grants)
             )
         for write in writes:
-            self._write(write, context, now_ns)
-            self._note_outcomes(write, context, now_ns)  # in force before it is written (LK-6)
+            self._write(write, context, now_ns, in_force=True)
 
     def _write_again(self, _: WriteAgain, effects: tuple[Effect, ...], now_ns: int) -> None:
         for effect in effects:
             if isinstance(effect, WriteState):
-                self._write(effect, None, now_ns)
-                self._note_outcomes(effect, None, now_ns)
+                self._write(effect, None, now_ns, in_force=True)
 
     def _answered(self, answer: Answered, now_ns: int) -> None:
         answering = self._answering.pop(answer.request_id, None)
@@ -322,9 +324,18 @@ class PartitionTelemetry:
 
     # ---- state writes ---------------------------------------------------------------------------
 
-    def _write(self, effect: WriteState, parent: TraceContext | None, now_ns: int) -> None:
-        self._writing[effect.write_id] = _Writing(effect, now_ns, parent)
+    def _write(
+        self,
+        effect: WriteState,
+        parent: TraceContext | None,
+        now_ns: int,
+        *,
+        in_force: bool = False,
+    ) -> None:
+        self._writing[effect.write_id] = _Writing(effect, now_ns, parent, in_force)
         self._series.write_batches.record(len(effect.batches))
+        if in_force:
+            self._note_outcomes(effect, parent, now_ns)
 
     def _note_outcomes(self, effect: WriteState, parent: TraceContext | None, now_ns: int) -> None:
         for batch in effect.batches:
@@ -346,7 +357,8 @@ class PartitionTelemetry:
             self._log.not_written(event.error, event.message, writing.parent)
         else:
             self._count_archived(writing)
-            self._note_outcomes(writing.effect, writing.parent, now_ns)
+            if not writing.in_force:
+                self._note_outcomes(writing.effect, writing.parent, now_ns)
         if writing.parent is not None:
             times = (writing.start_ns, now_ns)
             self._traces.written(writing.effect, writing.parent, times, event.error)
