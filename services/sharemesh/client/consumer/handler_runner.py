@@ -12,7 +12,6 @@ from sharemesh.client.consumer.deliveries import (
     AcquiredIn,
     Delivery,
     PartitionAcknowledgements,
-    ReleaseTerms,
 )
 from sharemesh.client.consumer.delivery_reader import DeliveryReader
 from sharemesh.client.consumer.engine import ConsumerEngine
@@ -24,6 +23,7 @@ from sharemesh.client.consumer.handler_calls import (
     ended_late,
 )
 from sharemesh.client.consumer.handler_failures import HandlerFailures, RetryQueue, RunOptions
+from sharemesh.client.consumer.run_acknowledgements import RunAcknowledgements
 from sharemesh.client.consumer.start_rate import StartRate
 from sharemesh.client.errors import (
     CorruptRecordError,
@@ -81,8 +81,7 @@ class HandlerRunner:
         self._waiting: deque[HandledRecord] = deque()
         self._active: dict[tuple[TopicIdPartition, int], HandledRecord] = {}
         self._running: dict[asyncio.Task[None], HandledRecord] = {}
-        self._said: dict[AcquiredIn, dict[int, AcknowledgeType]] = {}
-        self._flushing: asyncio.Handle | None = None
+        self._answers: RunAcknowledgements | None = None
         self._freed = asyncio.Event()
         self._stopping = False
         self._wrong: WrongHandlerError | None = None
@@ -107,6 +106,8 @@ class HandlerRunner:
             raise IllegalStateError("the consumer is not subscribed to any topic")
         if "share.acquire.mode" not in self._calls.config.given:
             engine.acquire_at_most(self._concurrency)
+        limit_ms = self._calls.config.number("default.api.timeout.ms")
+        self._answers = RunAcknowledgements(engine.acknowledgements, self._clock, limit_ms)
         engine.unseen.by_handlers = True
         engine.on_pause = self._paused
         helpers = [
@@ -347,23 +348,8 @@ class HandlerRunner:
             self._active.pop(active.key, None)
 
     def _say(self, where: AcquiredIn, offset: int, kind: AcknowledgeType) -> None:
-        """Acknowledge, together with all that is decided in this turn of the event loop."""
-        self._said.setdefault(where, {})[offset] = kind
-        if self._flushing is None:
-            self._flushing = asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = None
-        said, self._said = self._said, {}
-        if said and self._engine is not None:
-            limit_ms = self._calls.config.number("default.api.timeout.ms")
-            deadline_ms = self._clock.now_ms() + limit_ms
-            self._engine.acknowledgements.send(
-                [
-                    PartitionAcknowledgements(*where, types, deadline_ms=deadline_ms)
-                    for where, types in said.items()
-                ]
-            )
+        if self._answers is not None:
+            self._answers.say(where, offset, kind)
 
     def _lose(self, active: HandledRecord) -> None:
         """The lock of a record is gone: tell its handler, and take no word of it (spec TOK-5)."""
@@ -438,39 +424,11 @@ class HandlerRunner:
 
     def _give_back(self, given: Iterable[HandledRecord], delay_ms: int = 0) -> None:
         """Release records whose delivery does not count (spec HBK-20, CL-43)."""
-        unseen: dict[AcquiredIn, dict[int, int]] = {}
+        given = list(given)
         for active in given:
             self._active.pop(active.key, None)
-            if not active.is_session_open:
-                continue  # its leader released it
-            counts = unseen.setdefault(active.acquired_in, {})
-            counts[active.record.offset] = active.record.delivery_count
-        if not unseen or self._engine is None:
-            return
-        if not delay_ms:
-            self._engine.acknowledgements.send(
-                [
-                    PartitionAcknowledgements(
-                        *where, dict.fromkeys(counts, _RELEASE), unreported=True, uncounted=counts
-                    )
-                    for where, counts in unseen.items()
-                ]
-            )
-            return
-        limit_ms = self._calls.config.number("default.api.timeout.ms")  # it is written (HND-1)
-        deadline_ms = self._clock.now_ms() + limit_ms
-        self._engine.acknowledgements.send(
-            [
-                PartitionAcknowledgements(
-                    *where,
-                    dict.fromkeys(counts, _RELEASE),
-                    deadline_ms=deadline_ms,
-                    unreported=True,
-                    terms={each: ReleaseTerms(delay_ms, count) for each, count in counts.items()},
-                )
-                for where, counts in unseen.items()
-            ]
-        )
+        if self._answers is not None:
+            self._answers.give_back(given, delay_ms)
 
     async def _finish(self, engine: ConsumerEngine) -> None:
         """Release records not started, wait for running handlers and for the results."""
@@ -484,9 +442,8 @@ class HandlerRunner:
         if running:
             await asyncio.wait(running, timeout=self._options.stop_timeout_ms / 1_000)
         await cancel_and_wait(*running)
-        if self._flushing is not None:
-            self._flushing.cancel()
-        self._flush()
+        if self._answers is not None:
+            self._answers.flush()
         left_ms = max(deadline_ms - self._clock.now_ms(), 0)
         with contextlib.suppress(WakeupError):
             await engine.settle(lambda: engine.acknowledgements.unanswered > 0, timeout_ms=left_ms)
