@@ -33,6 +33,10 @@ class Record:
     delivery_count: int = 0
     member: str = ""
     deadline: float = 0.0
+    not_before: float = 0.0
+
+    def is_free(self, now: float) -> bool:
+        return self.state == "available" and self.not_before <= now
 
 
 @dataclass
@@ -409,6 +413,7 @@ class _Session:
                     record.deadline = now + cluster.lock_ms / 1_000
                 else:
                     record.delivery_count -= batch.uncounted
+                    record.not_before = now + batch.release_delay_ms / 1_000
                     record.state = {0: "gap", 1: "accepted", 2: "available", 3: "rejected"}[kind]
         return 0
 
@@ -465,7 +470,7 @@ class _Session:
         for base, last, data in partition.batches:
             if self.credit <= 0:
                 return
-            free = [o for o in range(base, last + 1) if partition.records[o].state == "available"]
+            free = [o for o in range(base, last + 1) if partition.records[o].is_free(now)]
             if self.limit:
                 free = free[: self.credit]
             if not free:

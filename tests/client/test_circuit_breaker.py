@@ -57,15 +57,15 @@ def test_probes_that_fail_open_it_for_twice_as_long_up_to_the_bound():
         assert breaker.room(10, now_ms) == 3
         breaker.ended(0, failed=True, now_ms=now_ms)
         assert breaker.state is BreakerState.PROBING
-        breaker.ended(0, failed=True, now_ms=now_ms)
+        breaker.ended(1, failed=True, now_ms=now_ms)
     assert breaker.room(10, now_ms) == 0
 
 
 def test_one_bad_record_among_the_probes_does_not_hold_it_open():
     breaker = breaker_after("xx")
     breaker.room(10, 100)
-    for failed in (True, False, False):
-        breaker.ended(0, failed=failed, now_ms=100)
+    for number, failed in enumerate((True, False, False)):
+        breaker.ended(number, failed=failed, now_ms=100)
     assert breaker.is_closed
     assert breaker.room(10, 100) == 10
 
@@ -81,9 +81,53 @@ def test_after_a_time_of_failures_it_forgets_them_when_it_closes():
     breaker = breaker_after("xx")
     breaker.room(10, 100)
     breaker.ended(0, failed=False, now_ms=100)
-    breaker.ended(0, failed=False, now_ms=100)
-    breaker.ended(0, failed=True, now_ms=100)
+    breaker.ended(1, failed=False, now_ms=100)
+    breaker.ended(2, failed=True, now_ms=100)
     assert breaker.is_closed
+
+
+def test_one_record_that_fails_twice_while_it_tries_is_one_probe_cl_42():
+    breaker = breaker_after("xx")
+    breaker.room(10, 100)
+    for _ in range(3):
+        breaker.ended(7, failed=True, now_ms=100)
+    assert breaker.state is BreakerState.PROBING
+    assert breaker.room(10, 100) == 2
+
+
+def test_what_failed_before_is_suspect_while_it_tries_and_until_it_closes_cl_42():
+    breaker = breaker_after("xx")
+    assert not breaker.is_suspect(1)  # nothing is tried yet
+    breaker.room(10, 100)
+    breaker.ended(7, failed=True, now_ms=100)
+    assert [breaker.is_suspect(each) for each in (0, 1, 7, 8)] == [True, True, True, False]
+    breaker.ended(8, failed=False, now_ms=100)
+    breaker.ended(9, failed=False, now_ms=100)
+    assert breaker.is_closed
+    assert not breaker.is_suspect(1)
+
+
+def test_what_is_given_back_waits_until_others_were_tried_cl_42():
+    breaker = breaker_after("xx")
+    assert breaker.delay_ms(40) == 60
+    breaker.room(10, 100)
+    assert breaker.delay_ms(100) == 200  # as long as it would be open next
+    assert breaker_after("..").delay_ms(0) == 0
+
+
+@pytest.mark.parametrize(
+    ("errors", "is_outage"),
+    [
+        ((ConnectionError(), OSError()), True),
+        ((ConnectionError(), ValueError()), False),
+        ((ExceptionGroup("inner", [ConnectionError()]),), True),
+    ],
+)
+def test_of_a_group_each_exception_must_be_one_that_counts(errors, is_outage):
+    """``asyncio.TaskGroup`` raises groups (CL-41, CL-42)."""
+    group = ExceptionGroup("unhandled errors in a TaskGroup", list(errors))
+    assert RunOptions().breaker.is_outage(group) is is_outage
+    assert RetryPolicy(retry_on=(OSError,)).retries(group) is is_outage
 
 
 def test_one_record_that_fails_again_and_again_is_no_outage_cl_42():
@@ -119,6 +163,8 @@ def test_an_error_of_data_or_code_is_the_records_own_cl_42(error):
         {"window": 10, "least": 11},
         {"probes": 0},
         {"open_ms": -1},
+        {"open_ms": 10_000, "open_max_ms": 5_000},
+        {"counts": ()},
         {"counts": (OSError, KeyError)},
     ],
 )

@@ -134,6 +134,65 @@ async def test_a_poison_record_among_good_ones_is_given_up_in_spite_of_the_break
     await consumer.close()
 
 
+@pytest.mark.parametrize("concurrency", [1, 2, 10])
+@pytest.mark.parametrize("bad", [1, 5, 12])
+async def test_bad_records_in_front_do_not_hold_up_the_good_ones_cl_42(concurrency, bad):
+    """The leader brings them first, again and again: the breaker tries others, if there are any."""
+    cluster = MiniCluster()
+    cluster.append(*[b"bad"] * bad, *[b"good"] * 30, batched=False)
+
+    async def handler(record):
+        if record.value == b"bad":
+            raise ConnectionError
+
+    breaker = BreakerPolicy(least=1, window=4, open_ms=10, open_max_ms=20)
+    consumer = await consumer_of(cluster)
+    options = RunOptions(breaker=breaker, retry_backoff_ms=1)
+    running = asyncio.ensure_future(consumer.run(handler, concurrency=concurrency, options=options))
+    await until(lambda: cluster.states()[bad:] == ["accepted"] * 30, timeout_s=20)
+    consumer.stop()
+    await running
+    await consumer.close()
+
+
+async def test_a_record_that_is_alone_is_tried_again_although_it_failed_cl_42():
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    tries = []
+
+    async def handler(record):
+        tries.append(record.offset)
+        if len(tries) < 4:
+            raise ConnectionError
+
+    breaker = BreakerPolicy(least=1, window=1, open_ms=10, open_max_ms=20)
+    consumer = await consumer_of(cluster)
+    running = asyncio.ensure_future(consumer.run(handler, options=RunOptions(breaker=breaker)))
+    await until(lambda: cluster.states() == ["accepted"], timeout_s=20)
+    assert cluster.counts() == [1]
+    consumer.stop()
+    await running
+    await consumer.close()
+
+
+async def test_what_a_retry_policy_rejects_opens_no_breaker_cl_42():
+    cluster = MiniCluster()
+    cluster.append(*[b"bad"] * 8, *[b"good"] * 4, batched=False)
+
+    async def handler(record):
+        if record.value == b"bad":
+            raise EOFError
+
+    breaker = BreakerPolicy(least=1, window=1, open_ms=60_000, open_max_ms=60_000)
+    consumer = await consumer_of(cluster)
+    options = RunOptions(breaker=breaker, retry=RetryPolicy(retry_on=(OSError,)))
+    running = asyncio.ensure_future(consumer.run(handler, options=options))
+    await until(lambda: cluster.states() == ["rejected"] * 8 + ["accepted"] * 4)
+    consumer.stop()
+    await running
+    await consumer.close()
+
+
 async def test_the_last_attempt_rejects_cl_41():
     cluster = MiniCluster()
     cluster.append(b"again", b"never", batched=False)

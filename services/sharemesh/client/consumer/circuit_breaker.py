@@ -13,10 +13,14 @@ from sharemesh.client.argument_checks import (
     check_whole,
     exceptions_of,
 )
+from sharemesh.client.consumer.raised import is_of
 from sharemesh.client.errors import IllegalArgumentError
 
 WINDOW_MAX = 10_000
 PROBES_MAX = 1_000
+SUSPECTS_MAX = 1_000
+"""Records that failed of an outage and are tried last; the oldest are forgotten."""
+
 RECORDS_OWN = (
     ArithmeticError,
     AssertionError,
@@ -44,8 +48,9 @@ class BreakerPolicy:
         open_ms: How long it takes no records before it tries some; twice as long after each try
             that fails.
         open_max_ms: The longest such time.
-        probes: How many records are tried then. It opens again if ``failure_share`` of them fail,
-            and closes as soon as that cannot be.
+        probes: How many records are tried then, such that did not fail before as long as there are
+            some. It opens again if ``failure_share`` of them fail, and closes as soon as that
+            cannot be.
         counts: Exceptions that are failures of what handlers need; others are the record's own.
         ignores: Those among them that are the record's own nevertheless.
 
@@ -70,8 +75,14 @@ class BreakerPolicy:
         check_whole("probes", self.probes, 1, PROBES_MAX)
         check_ms("open_ms", self.open_ms)
         check_ms("open_max_ms", self.open_max_ms)
+        if self.open_max_ms < self.open_ms:
+            raise IllegalArgumentError(
+                f"open_max_ms is {self.open_max_ms}: give at least open_ms, {self.open_ms}"
+            )
         for name in ("counts", "ignores"):
             object.__setattr__(self, name, exceptions_of(name, getattr(self, name)))
+        if not self.counts:
+            raise IllegalArgumentError("counts is empty: give exceptions, or breaker=None for none")
         for kind in self.counts:
             if issubclass(kind, self.ignores):
                 raise IllegalArgumentError(
@@ -80,7 +91,7 @@ class BreakerPolicy:
 
     def is_outage(self, error: Exception | None) -> bool:
         """Whether an exception of a handler is a failure of what handlers need."""
-        return isinstance(error, self.counts) and not isinstance(error, self.ignores)
+        return error is not None and is_of(error, self.counts, but=self.ignores)
 
 
 DEFAULT_BREAKER = BreakerPolicy()
@@ -109,7 +120,8 @@ class CircuitBreaker:
         self.open_ms = 0
         self._failed: dict[Hashable, bool] = {}  # by record, those that ended last at the end
         self._until_ms = 0
-        self._probed = [0, 0]
+        self._probed: dict[Hashable, bool] = {}
+        self._suspects: dict[Hashable, None] = {}
 
     @property
     def is_closed(self) -> bool:
@@ -120,14 +132,28 @@ class CircuitBreaker:
         """Return how many handlers may run, of ``most``; an open breaker begins to try in time."""
         if self.state is BreakerState.OPEN and now_ms >= self._until_ms:
             self.state = BreakerState.PROBING
-            self._probed = [0, 0]
+            self._probed = {}
         if self.state is BreakerState.OPEN:
             return 0
-        return most if self.is_closed else min(most, self.policy.probes - sum(self._probed))
+        return most if self.is_closed else min(most, self.policy.probes - len(self._probed))
 
     def wait_ms(self, now_ms: int) -> int | None:
         """Return how long it stays open; None if it is not."""
         return max(self._until_ms - now_ms, 0) if self.state is BreakerState.OPEN else None
+
+    def delay_ms(self, now_ms: int) -> int:
+        """Return how long what is given back should wait: until others have been tried."""
+        if self.state is BreakerState.OPEN:
+            return max(self._until_ms - now_ms, 0)
+        return 0 if self.is_closed else self._next_open_ms
+
+    def is_suspect(self, record: Hashable) -> bool:
+        """Whether a record has failed since the breaker was closed, and others say more."""
+        return self.state is BreakerState.PROBING and record in self._suspects
+
+    @property
+    def _next_open_ms(self) -> int:
+        return min(self.open_ms * _LONGER, self.policy.open_max_ms)
 
     def ended(self, record: Hashable, *, failed: bool, now_ms: int) -> None:
         """Note how a handler ended; what ends while it is open was begun before, and is no news."""
@@ -142,13 +168,22 @@ class CircuitBreaker:
                 self.open_ms = self.policy.open_ms
                 self._open(now_ms)
         elif self.state is BreakerState.PROBING:
-            self._probed[failed] += 1
-            succeeded, failures = self._probed
+            self._probed[record] = failed
+            if failed:
+                self._suspect(record)
+            failures = sum(self._probed.values())
+            succeeded = len(self._probed) - failures
             if self._are_too_many(failures, self.policy.probes):
-                self.open_ms = min(self.open_ms * _LONGER, self.policy.open_max_ms)
+                self.open_ms = self._next_open_ms
                 self._open(now_ms)
             elif not self._are_too_many(self.policy.probes - succeeded, self.policy.probes):
                 self.state = BreakerState.CLOSED
+                self._suspects.clear()
+
+    def _suspect(self, record: Hashable) -> None:
+        self._suspects[record] = None
+        if len(self._suspects) > SUSPECTS_MAX:
+            del self._suspects[next(iter(self._suspects))]
 
     def _are_too_many(self, failures: int, records: int) -> bool:
         return failures >= self.policy.failure_share * records
@@ -156,4 +191,7 @@ class CircuitBreaker:
     def _open(self, now_ms: int) -> None:
         self.state = BreakerState.OPEN
         self._until_ms = now_ms + self.open_ms
+        for record, failed in self._failed.items():
+            if failed:
+                self._suspect(record)
         self._failed.clear()

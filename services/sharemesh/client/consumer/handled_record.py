@@ -20,6 +20,7 @@ class HandledRecord:
     since_ms: int
     kept: bool = False
     is_outage: bool = False  # it failed of what the breaker counts
+    is_tried_again: bool = False  # although it failed before: no others came
     is_reported_long: bool = False
     is_lost: bool = False
     held_until_ms: int = 0  # its lock holds so long, as far as leaders have confirmed

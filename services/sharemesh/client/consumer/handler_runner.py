@@ -43,6 +43,13 @@ FETCH_WAIT_MS = 1_000
 RENEWALS_PER_LOCK = 3
 """A lock is renewed when less than two thirds of its duration are left."""
 
+OTHERS_WAIT_MS = 200
+HELD_BACK_MAX = 100
+"""While a breaker tries: how long records that failed before wait for others, and how many.
+
+Beyond, the first ones are given back.
+"""
+
 LONG_LOCKS = 10
 """A handler that runs for this many lock durations is logged: it may hang."""
 
@@ -79,6 +86,7 @@ class HandlerRunner:
         self._retries: RetryQueue[HandledRecord] = RetryQueue(self._clock, self._retry)
         self._engine: ConsumerEngine | None = None
         self._waiting: deque[HandledRecord] = deque()
+        self._held_back: deque[HandledRecord] = deque()  # tried only if no others come (CL-42)
         self._active: dict[tuple[TopicIdPartition, int], HandledRecord] = {}
         self._running: dict[asyncio.Task[None], HandledRecord] = {}
         self._answers: RunAcknowledgements | None = None
@@ -153,7 +161,8 @@ class HandlerRunner:
     async def _fetch(self, engine: ConsumerEngine, free: int) -> None:
         ahead = self._room()
         try:
-            deliveries = await engine.fetch((), wanted=free, ahead=ahead, timeout_ms=FETCH_WAIT_MS)
+            wait_ms = OTHERS_WAIT_MS if self._held_back else FETCH_WAIT_MS
+            deliveries = await engine.fetch((), wanted=free, ahead=ahead, timeout_ms=wait_ms)
         except WakeupError:
             if not self._stopping:
                 raise
@@ -168,6 +177,8 @@ class HandlerRunner:
             return
         for delivery in deliveries:
             self._take(delivery)
+        if not deliveries and not self._running:
+            self._wait_for_no_others()
 
     def _take(self, delivery: Delivery) -> None:
         config = self._calls.config
@@ -236,6 +247,8 @@ class HandlerRunner:
             if self._rate is not None and not self._rate.take(self._clock.now_ms()):
                 return
             active = self._waiting.popleft()
+            if self._hold_back(active):
+                continue
             expired = self._clock.now_ms() >= active.held_until_ms
             if expired or not active.is_session_open:  # the leader delivers it again
                 self._active.pop(active.key, None)
@@ -244,6 +257,23 @@ class HandlerRunner:
             task = active.task = asyncio.ensure_future(self._handle(active))
             self._running[task] = active
             task.add_done_callback(self._ended)
+
+    def _hold_back(self, active: HandledRecord) -> bool:
+        """Leave a record that failed before for later, while a breaker tries whether others do."""
+        breaker = self._breaker
+        if breaker is None or active.is_tried_again or not breaker.is_suspect(active.key):
+            return False
+        self._held_back.append(active)
+        if len(self._held_back) > HELD_BACK_MAX:
+            self._give_back([self._held_back.popleft()], self._delay_ms())
+        return True
+
+    def _wait_for_no_others(self) -> None:
+        """Try what was held back."""
+        for active in self._held_back:
+            active.is_tried_again = True
+        self._waiting.extend(self._held_back)
+        self._held_back.clear()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         del self._running[task]
@@ -291,7 +321,7 @@ class HandlerRunner:
         breaker = self._breaker
         if breaker is None or active.is_lost:
             return False
-        active.is_outage = breaker.policy.is_outage(error)
+        active.is_outage = self._is_outage(breaker, error)
         before = breaker.state
         now_ms = self._clock.now_ms()
         breaker.ended(active.key, failed=active.is_outage, now_ms=now_ms)
@@ -299,10 +329,18 @@ class HandlerRunner:
             self._freed.set()
             if breaker.is_closed:
                 self._failures.breaker_closed()
+                self._give_back(self._held_back, breaker.policy.open_ms)  # others come first
+                self._held_back.clear()
             else:
                 self._failures.breaker_opened(breaker, error)
                 self._take_nothing()
         return active.is_outage and not breaker.is_closed
+
+    def _is_outage(self, breaker: CircuitBreaker, error: Exception | None) -> bool:
+        """Whether the breaker counts it; what a retry policy rejects is the record's own."""
+        retry = self._options.retry
+        is_tried_again = error is None or retry is None or retry.retries(error)
+        return is_tried_again and breaker.policy.is_outage(error)
 
     def _take_nothing(self) -> None:
         """Give back what no handler has, and what failed of the outage and waits for a retry."""
@@ -311,13 +349,17 @@ class HandlerRunner:
         kept = [each for each in self._active.values() if each.kept and each.is_outage]
         for active in kept:
             self._retries.forget(active)
-        self._give_back([*kept, *self._waiting], self._delay_ms())
+        self._give_back([*kept, *self._waiting, *self._held_back], self._delay_ms())
         self._waiting.clear()
+        self._held_back.clear()
 
     def _paused(self, sources: Collection[TopicIdPartition]) -> None:
         """Give back what no handler has of partitions that the application paused (PAU-7)."""
-        given = [each for each in self._waiting if each.acquired_in[0] in sources]
+        given = [
+            each for each in (*self._waiting, *self._held_back) if each.acquired_in[0] in sources
+        ]
         self._waiting = deque(each for each in self._waiting if each not in given)
+        self._held_back = deque(each for each in self._held_back if each not in given)
         self._give_back(given)
 
     def _finished(self, active: HandledRecord, kind: AcknowledgeType) -> None:
@@ -419,8 +461,7 @@ class HandlerRunner:
 
     def _delay_ms(self) -> int:
         """Return how long what a breaker gives back should wait: until this member tries again."""
-        breaker = self._breaker
-        return 0 if breaker is None else breaker.wait_ms(self._clock.now_ms()) or 0
+        return 0 if self._breaker is None else self._breaker.delay_ms(self._clock.now_ms())
 
     def _give_back(self, given: Iterable[HandledRecord], delay_ms: int = 0) -> None:
         """Release records whose delivery does not count (spec HBK-20, CL-43)."""
@@ -435,8 +476,9 @@ class HandlerRunner:
         self._stopping = True
         engine.pause()
         self._retries.release_all()
-        self._give_back(self._waiting)
+        self._give_back([*self._waiting, *self._held_back])
         self._waiting.clear()
+        self._held_back.clear()
         deadline_ms = self._clock.now_ms() + self._options.stop_timeout_ms
         running = list(self._running)
         if running:

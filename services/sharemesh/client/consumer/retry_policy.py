@@ -5,6 +5,7 @@ from random import Random
 
 from sharemesh.backoff import backoff_ms
 from sharemesh.client.argument_checks import check_ms, check_whole, exceptions_of
+from sharemesh.client.consumer.raised import is_of
 from sharemesh.domain.delivery_state import AcknowledgeType
 
 ATTEMPTS_MAX = 1_000
@@ -16,6 +17,7 @@ class RetryPolicy:
 
     Attributes:
         retry_on: Exceptions after which the record is delivered again; after others it is rejected.
+            Of an exception group, as ``asyncio.TaskGroup`` raises one, each exception must be such.
         reject_on: Exceptions after which it is rejected although they are of ``retry_on``.
         attempts: After this many deliveries it is rejected. None: as often as the group delivers it
             (share.delivery.count.limit), which bounds it in any case.
@@ -40,12 +42,16 @@ class RetryPolicy:
         check_ms("backoff_ms", self.backoff_ms)
         check_ms("backoff_max_ms", self.backoff_max_ms)
 
+    def retries(self, error: Exception) -> bool:
+        """Whether a record whose handler raised this may be tried again."""
+        return is_of(error, self.retry_on, but=self.reject_on)
+
     def decide(
         self, error: Exception, delivery_count: int, chance: Random
     ) -> tuple[AcknowledgeType, int]:
         """Return RELEASE with the wait before it, or REJECT."""
         is_last = self.attempts is not None and delivery_count >= self.attempts
-        if is_last or isinstance(error, self.reject_on) or not isinstance(error, self.retry_on):
+        if is_last or not self.retries(error):
             return AcknowledgeType.REJECT, 0
         failures = max(delivery_count - 1, 0)
         wait_ms = backoff_ms(failures, self.backoff_ms, self.backoff_max_ms, chance)
