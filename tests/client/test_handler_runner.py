@@ -290,7 +290,7 @@ async def test_a_slow_record_holds_nothing_back_and_keeps_its_lock():
 async def test_a_handler_that_may_hang_is_told_once_and_not_that_it_should_poll(
     caplog, monkeypatch
 ):
-    monkeypatch.setattr("sharemesh.client.consumer.handler_runner.LONG_LOCKS", 1)
+    monkeypatch.setattr("sharemesh.client.consumer.lock_renewals.LONG_LOCKS", 1)
     cluster = MiniCluster(lock_ms=1_000)
     cluster.append(b"x", b"y", batched=False)
     go = asyncio.Event()

@@ -1,9 +1,14 @@
 """Checks of what applications pass: an error names the argument, and what to give."""
 
+import inspect
+from typing import TypeGuard
+
 from sharemesh.client.errors import IllegalArgumentError
 from sharemesh.domain.delivery_state import AcknowledgeType
 
 TIME_MAX_MS = 2**53
+
+_SHOWN_MAX = 100
 
 
 def check_whole(name: str, value: object, least: int, most: int) -> None:
@@ -12,8 +17,10 @@ def check_whole(name: str, value: object, least: int, most: int) -> None:
     Raises:
         IllegalArgumentError: It is no whole number, or out of bounds.
     """
-    if not isinstance(value, int) or not least <= value <= most:
-        raise IllegalArgumentError(f"{name} must be from {least} to {most}, but is {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise IllegalArgumentError(
+            f"{name} must be a whole number from {least} to {most}, but is {_shown(value)}"
+        )
 
 
 def check_ms(name: str, value: object, *, least: int = 0) -> None:
@@ -22,12 +29,16 @@ def check_ms(name: str, value: object, *, least: int = 0) -> None:
     Raises:
         IllegalArgumentError: It is no whole number, or too short.
     """
-    if not isinstance(value, int):
-        raise IllegalArgumentError(f"{name} is {value!r}: it is a whole number of milliseconds")
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise IllegalArgumentError(
+            f"{name} is {_shown(value)}: it is a whole number of milliseconds"
+        )
     if value < 0:
-        raise IllegalArgumentError(f"{name} must not be negative, but is {value}")
-    if not least <= value <= TIME_MAX_MS:
+        raise IllegalArgumentError(f"{name} must not be negative, but is {_shown(value)}")
+    if value < least:
         raise IllegalArgumentError(f"{name} must be at least {least}, but is {value}")
+    if value > TIME_MAX_MS:
+        raise IllegalArgumentError(f"{name} must be at most {TIME_MAX_MS}, but is {_shown(value)}")
 
 
 def check_share(name: str, value: object) -> None:
@@ -36,8 +47,27 @@ def check_share(name: str, value: object) -> None:
     Raises:
         IllegalArgumentError: It is no number above 0, and at most 1.
     """
-    if not isinstance(value, int | float) or not 0 < value <= 1:
+    if not is_number(value) or not 0 < value <= 1:
         raise IllegalArgumentError(f"{name} must be above 0 and at most 1, but is {value!r}")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_callback(name: str, value: object) -> None:
+    """Check a function that may be None.
+
+    Raises:
+        IllegalArgumentError: It cannot be called, or nobody would await it.
+    """
+    if value is None:
+        return
+    if not callable(value):
+        raise IllegalArgumentError(f"{name} is {_shown(value)}: give a function, or None")
+    if inspect.iscoroutinefunction(value):
+        raise IllegalArgumentError(f"{name} is a coroutine function: nobody awaits it, use def")
 
 
 def check_instance(name: str, value: object, kind: type, hint: str) -> None:
@@ -47,7 +77,7 @@ def check_instance(name: str, value: object, kind: type, hint: str) -> None:
         IllegalArgumentError: It is of another type.
     """
     if value is not None and not isinstance(value, kind):
-        raise IllegalArgumentError(f"{name} is {value!r}: give {hint}")
+        raise IllegalArgumentError(f"{name} is {_shown(value)}: give {hint}")
 
 
 def exceptions_of(name: str, given: object) -> tuple[type[Exception], ...]:
@@ -79,3 +109,10 @@ def acknowledge_type(given: object) -> AcknowledgeType:
         f"a record is acknowledged with {given!r}: give AcknowledgeType.ACCEPT, RELEASE, REJECT or "
         "RENEW"
     )
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)[:_SHOWN_MAX]
+    except ValueError:  # a whole number of more than 4,300 digits
+        return "too large"

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.consumer.application_state import CommitCallback, CommitResult
 from sharemesh.client.consumer.calls import DEFAULT_CLOSE_TIMEOUT_MS, ConsumerCalls, drive
+from sharemesh.client.consumer.handler_calls import check_handler
 from sharemesh.client.consumer.handler_failures import RunOptions
 from sharemesh.client.consumer.handler_runner import HandlerRunner
 from sharemesh.client.consumer.stop_signal import stopped_by_sigterm
@@ -276,6 +277,7 @@ class AsyncShareConsumer(ConsumerBase):
             ServiceError: The membership ended.
         """
         with self._alone():
+            check_handler(handler)
             self._runner = runner = HandlerRunner(self._calls, handler, concurrency, options)
             loop = asyncio.get_running_loop()
             try:

@@ -11,7 +11,12 @@ from random import Random
 from typing import Generic, TypeVar
 
 from sharemesh.backoff import backoff_ms
-from sharemesh.client.argument_checks import check_instance, check_ms
+from sharemesh.client.argument_checks import (
+    check_callback,
+    check_instance,
+    check_ms,
+    is_number,
+)
 from sharemesh.client.consumer.circuit_breaker import (
     DEFAULT_BREAKER,
     BreakerPolicy,
@@ -37,6 +42,7 @@ REMEMBERED_MAX = 1_000
 """Failures whose traceback was logged; the oldest are forgotten."""
 
 _REASON_CHARACTERS_MAX = 200
+_PLACES_MAX = 10
 
 _log = logging.getLogger(__name__)
 
@@ -56,10 +62,11 @@ class RunOptions:
         on_error: Type for a record whose handler raised.
         complain: The older name of ``on_failure``.
         stop_timeout_ms: Longest wait for running handlers when stopped; then they are cancelled
-            and their records released.
+            and their records released. One that does not end is left behind, and said so.
         on_failure: Called with the record and the exception when a handler raised; with None and
             the error when a record, or for now a partition, could not be read. Without it, these
-            errors are logged, the first of each record with its traceback.
+            errors are logged, the first of each record with its traceback. It runs where the
+            consumer renews locks, so it must be quick, and cannot call the consumer.
         retry_backoff_ms: Wait before a record whose handler raised is released; doubled with each
             further delivery. 0: released at once.
         retry_backoff_max_ms: Longest such wait; 0: released at once.
@@ -68,7 +75,8 @@ class RunOptions:
         breaker: Take no records for a while when too many fail (spec CL-42). None: go on.
         records_per_second: Hand no more than this to handlers each second; None: no limit.
         deadline_ms: A handler that runs for longer has failed with TimeoutError, and is cancelled.
-            On a thread it runs on, and what it returns is ignored. None: it may take its time.
+            On a thread, or if it does not end then, it runs on, and what it returns is ignored.
+            None: it may take its time.
 
     Raises:
         IllegalArgumentError: A time is negative or no whole number, the rate is out of bounds, an
@@ -91,6 +99,8 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.complain is not None and self.on_failure is not None:
             raise IllegalArgumentError("give on_failure or complain, which are the same, not both")
+        for name in ("on_failure", "complain"):
+            check_callback(name, getattr(self, name))
         for name in ("stop_timeout_ms", "retry_backoff_ms", "retry_backoff_max_ms"):
             check_ms(name, getattr(self, name))
         for name, least in (("renew_max_ms", 0), ("deadline_ms", 1)):
@@ -107,7 +117,7 @@ class RunOptions:
         if self.retry is not None and self.on_error is not AcknowledgeType.RELEASE:
             raise IllegalArgumentError("give retry or on_error, not both")
         rate = self.records_per_second
-        is_rate = isinstance(rate, int | float) and RATE_MIN <= rate <= RATE_MAX
+        is_rate = is_number(rate) and RATE_MIN <= rate <= RATE_MAX
         if rate is not None and not is_rate:
             raise IllegalArgumentError(
                 f"records_per_second must be from {RATE_MIN} to {RATE_MAX}, but is {rate!r}"
@@ -233,15 +243,25 @@ class HandlerFailures:
             long_ms / 1_000,
         )
 
-    def say_all_late(self, running: Iterable[HandledRecord], threads: int) -> None:
-        """Log it if no thread is left, so that nothing is handled before a handler ends."""
-        if sum(active.late is not None for active in running) < threads:
+    def did_not_end(self, left: Iterable[HandledRecord], stop_timeout_ms: int) -> None:
+        """Log which handlers a stop does not wait for any longer."""
+        places = [f"{active.record.topic_id_partition}@{active.record.offset}" for active in left]
+        _log.warning(
+            "the handlers of %s did not end within stop_timeout_ms (%d ms), nor when they were "
+            "cancelled: run returns without them, and their records are released",
+            ", ".join(places[:_PLACES_MAX]) + (" and others" if places[_PLACES_MAX:] else ""),
+            stop_timeout_ms,
+        )
+
+    def say_all_late(self, running: Iterable[HandledRecord], most: int) -> None:
+        """Log it if no place is left, so that nothing is handled before a handler ends."""
+        if sum(active.late is not None for active in running) < most:
             return
         _log.warning(
-            "all threads of run (%d) are busy with handlers that are past deadline_ms: no record "
-            "is handled until one of them ends; give the handler time-outs of its own, or use "
-            "async_share_consumer, which can cancel it",
-            threads,
+            "all %d handlers of run are past deadline_ms and go on, on threads or although they "
+            "were cancelled: no record is handled until one of them ends; give the handler "
+            "time-outs of its own, and let it end when it is cancelled",
+            most,
         )
 
     def lock_lost(self, active: HandledRecord) -> None:
@@ -280,7 +300,7 @@ class HandlerFailures:
             return False
         try:
             self._on_failure(record, error)
-        except Exception:
+        except (Exception, asyncio.CancelledError, SystemExit):
             _log.exception("on_failure of run failed itself, on %r", error)
         return True
 

@@ -3,31 +3,33 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable
 
+from sharemesh.client.argument_checks import check_instance
 from sharemesh.client.consumer.calls import ConsumerCalls
 from sharemesh.client.consumer.circuit_breaker import CircuitBreaker
 from sharemesh.client.consumer.deliveries import (
     AcquiredIn,
     Delivery,
-    PartitionAcknowledgements,
 )
 from sharemesh.client.consumer.delivery_reader import DeliveryReader
 from sharemesh.client.consumer.engine import ConsumerEngine
-from sharemesh.client.consumer.handled_record import HandledRecord, confirm_renewals
+from sharemesh.client.consumer.handled_record import HandledRecord
 from sharemesh.client.consumer.handler_calls import (
+    CANCEL_WAIT_MS,
     Handler,
     HandlerCalls,
     WrongHandlerError,
+    check_concurrency,
     ended_late,
+    raised_by_handler,
 )
 from sharemesh.client.consumer.handler_failures import HandlerFailures, RetryQueue, RunOptions
+from sharemesh.client.consumer.lock_renewals import LockRenewals
 from sharemesh.client.consumer.run_acknowledgements import RunAcknowledgements
 from sharemesh.client.consumer.start_rate import StartRate
 from sharemesh.client.errors import (
     CorruptRecordError,
-    IllegalArgumentError,
     IllegalStateError,
     RecordDeserializationError,
     ServiceError,
@@ -38,22 +40,13 @@ from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.tasks import cancel_and_wait, wait_until_set
 
-CONCURRENCY_MAX = 10_000
 FETCH_WAIT_MS = 1_000
-RENEWALS_PER_LOCK = 3
-"""A lock is renewed when less than two thirds of its duration are left."""
-
 OTHERS_WAIT_MS = 200
 HELD_BACK_MAX = 100
 """While a breaker tries: how long records that failed before wait for others, and how many.
 
 Beyond, the first ones are given back.
 """
-
-LONG_LOCKS = 10
-"""A handler that runs for this many lock durations is logged: it may hang."""
-
-_LEAST_RENEW_WAIT_MS = 50
 
 
 class HandlerRunner:
@@ -69,10 +62,8 @@ class HandlerRunner:
         cancels: bool = True,
     ) -> None:
         """``cancels``: a handler ends when its task does; one on a thread goes on."""
-        if not 1 <= concurrency <= CONCURRENCY_MAX:
-            raise IllegalArgumentError(
-                f"concurrency must be from 1 to {CONCURRENCY_MAX}, but is {concurrency}"
-            )
+        check_concurrency(concurrency)
+        check_instance("options", options, RunOptions, "RunOptions(...), or None")
         self._calls = calls
         self._concurrency = concurrency
         self._options = options = options or RunOptions()
@@ -92,6 +83,7 @@ class HandlerRunner:
         self._answers: RunAcknowledgements | None = None
         self._freed = asyncio.Event()
         self._stopping = False
+        self._cancels_all = False
         self._wrong: WrongHandlerError | None = None
 
     def stop(self) -> None:
@@ -223,7 +215,11 @@ class HandlerRunner:
                 *place, -1, None, None, (), count, epoch, topic_id, delivery.grant
             )
             active = self._activate(delivery, unread, now_ms)
-            self._keep(active, self._options.retry_ms(count, self._chance))
+            kind, retry_ms = self._options.after(failure, count, self._chance)
+            if kind is _RELEASE:
+                self._keep(active, retry_ms)
+            else:
+                self._finished(active, kind)
 
     def _enqueue(self, delivery: Delivery, record: ConsumerRecord, now_ms: int) -> None:
         active = self._active.get((delivery.source, record.offset))
@@ -287,9 +283,12 @@ class HandlerRunner:
         is_forgiven = False
         try:
             kind = await self._handlers.call(active)
+            self._lose_if_over(active)
             self._tell_breaker(active, None)
-        except asyncio.CancelledError:
-            raise
+        except asyncio.CancelledError as error:
+            if active.is_lost or self._cancels_all:
+                raise
+            kind, retry_ms, is_forgiven = self._failed(active, raised_by_handler(error))
         except WrongHandlerError as error:
             is_forgiven, self._wrong = True, error
             self.stop()
@@ -309,6 +308,7 @@ class HandlerRunner:
 
     def _failed(self, active: HandledRecord, error: Exception) -> tuple[AcknowledgeType, int, bool]:
         """Return what becomes of a record, the wait before, and whether the failure is forgiven."""
+        self._lose_if_over(active)
         record = active.record
         kind, retry_ms = self._options.after(error, record.delivery_count, self._chance)
         is_forgiven = self._tell_breaker(active, error)
@@ -364,6 +364,7 @@ class HandlerRunner:
 
     def _finished(self, active: HandledRecord, kind: AcknowledgeType) -> None:
         self._active.pop(active.key, None)
+        self._leave(active)
         self._say(active.acquired_in, active.record.offset, kind)
 
     def _keep(self, active: HandledRecord, retry_ms: int) -> None:
@@ -383,11 +384,18 @@ class HandlerRunner:
         self._retries.keep(active, until_ms)
 
     def _retry(self, active: HandledRecord) -> None:
-        """Release a kept record; one whose session is gone was released by its leader."""
-        if active.is_session_open:
+        """Release a kept record; its leader did if its session or its lock is over (TOK-5)."""
+        is_over = self._clock.now_ms() >= active.held_until_ms
+        if active.is_session_open and not is_over:
             self._finished(active, _RELEASE)
         else:
             self._active.pop(active.key, None)
+            self._leave(active)
+
+    def _leave(self, active: HandledRecord) -> None:
+        """Tell a handler that goes on, past its deadline or a stop, that its lock is gone."""
+        if active.late is not None or self._cancels_all:
+            active.record.grant.lose(active.record.offset)
 
     def _say(self, where: AcquiredIn, offset: int, kind: AcknowledgeType) -> None:
         if self._answers is not None:
@@ -405,6 +413,15 @@ class HandlerRunner:
             if self._handlers.cancels:
                 task.cancel()
 
+    def _lose_if_over(self, active: HandledRecord) -> None:
+        """A handler ended: if its lock had ended before, take no word of it (TOK-5)."""
+        if active.is_lost or self._clock.now_ms() < active.held_until_ms:
+            return
+        active.task = None
+        self._lose(active)
+        self._failures.lock_lost(active)
+        active.acquired_in[1].speak()
+
     def _lose_ended(self) -> None:
         """Find handlers whose lock has ended, or whose session has."""
         now_ms = self._clock.now_ms()
@@ -417,47 +434,15 @@ class HandlerRunner:
 
     async def _keep_locks(self, engine: ConsumerEngine) -> None:
         """Renew what is active and old enough, and find what is lost, again and again."""
+        renewals = LockRenewals(
+            self._active, self._options.renew_max_ms, self._clock, self._failures
+        )
         while True:
-            shortest_ms = min(
-                (active.lock_timeout_ms for active in self._active.values()), default=FETCH_WAIT_MS
-            )
-            pause_ms = max(shortest_ms // (2 * RENEWALS_PER_LOCK), _LEAST_RENEW_WAIT_MS)
-            await self._clock.sleep_ms(min(pause_ms, FETCH_WAIT_MS))
+            await self._clock.sleep_ms(renewals.pause_ms)
             self._lose_ended()
-            due = self._due_for_renewal() if self._options.renew else ()
+            due = renewals.due() if self._options.renew else ()
             if due and engine.versions.knows_renew:
                 engine.acknowledgements.send(due)
-
-    def _due_for_renewal(self) -> Sequence[PartitionAcknowledgements]:
-        now_ms = self._clock.now_ms()
-        cap_ms = self._options.renew_max_ms
-        due: dict[AcquiredIn, list[HandledRecord]] = {}
-        for active in self._active.values():
-            fresh = now_ms - active.renewed_ms < active.lock_timeout_ms // RENEWALS_PER_LOCK
-            capped = cap_ms is not None and now_ms - active.since_ms >= cap_ms
-            if fresh or capped or not active.is_session_open:
-                continue
-            active.renewed_ms = now_ms
-            self._warn_long(active, now_ms)
-            due.setdefault(active.acquired_in, []).append(active)
-        return [
-            PartitionAcknowledgements(
-                *where,
-                {each.record.offset: AcknowledgeType.RENEW for each in some},
-                unreported=True,
-                confirmed=partial(confirm_renewals, some, now_ms),
-            )
-            for where, some in due.items()
-        ]
-
-    def _warn_long(self, active: HandledRecord, now_ms: int) -> None:
-        """Log once that a handler may hang: its renewals keep the record from all other members."""
-        long_ms = now_ms - active.since_ms
-        if active.is_reported_long or long_ms < LONG_LOCKS * active.lock_timeout_ms:
-            return
-        if active in self._running.values():
-            active.is_reported_long = True
-            self._failures.works_long(active.record, long_ms)
 
     def _delay_ms(self) -> int:
         """Return how long what a breaker gives back should wait: until this member tries again."""
@@ -468,6 +453,7 @@ class HandlerRunner:
         given = list(given)
         for active in given:
             self._active.pop(active.key, None)
+            self._leave(active)
         if self._answers is not None:
             self._answers.give_back(given, delay_ms)
 
@@ -480,16 +466,33 @@ class HandlerRunner:
         self._waiting.clear()
         self._held_back.clear()
         deadline_ms = self._clock.now_ms() + self._options.stop_timeout_ms
-        running = list(self._running)
-        if running:
-            await asyncio.wait(running, timeout=self._options.stop_timeout_ms / 1_000)
-        await cancel_and_wait(*running)
+        await self._end_handlers()
         if self._answers is not None:
             self._answers.flush()
         left_ms = max(deadline_ms - self._clock.now_ms(), 0)
         with contextlib.suppress(WakeupError):
             await engine.settle(lambda: engine.acknowledgements.unanswered > 0, timeout_ms=left_ms)
         self._calls.state.settle_outcomes()
+
+    async def _end_handlers(self) -> None:
+        """Wait for running handlers, cancel those that are left, and leave those that go on."""
+        running = list(self._running)
+        if running:
+            await asyncio.wait(running, timeout=self._options.stop_timeout_ms / 1_000)
+        left = {task: active for task, active in self._running.items() if not task.done()}
+        if not left:
+            return
+        self._cancels_all = True
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=CANCEL_WAIT_MS / 1_000)
+        go_on = [active for task, active in left.items() if not task.done()]
+        for active in go_on:
+            if not active.is_lost:
+                self._finished(active, _RELEASE)
+                active.is_lost = True
+        if go_on or not self._handlers.cancels:
+            self._failures.did_not_end(go_on or left.values(), self._options.stop_timeout_ms)
 
 
 _GAP = AcknowledgeType.GAP

@@ -2,13 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.consumer.application_state import CommitResult
 from sharemesh.client.consumer.async_share_consumer import ConsumerBase
 from sharemesh.client.consumer.calls import DEFAULT_CLOSE_TIMEOUT_MS, ConsumerCalls, drive_on
+from sharemesh.client.consumer.daemon_threads import DaemonThreads
+from sharemesh.client.consumer.handler_calls import (
+    check_concurrency,
+    check_handler,
+    raised_by_handler,
+)
 from sharemesh.client.consumer.handler_failures import RunOptions
 from sharemesh.client.consumer.handler_runner import HandlerRunner
 from sharemesh.client.consumer.stop_signal import stopped_by_sigterm
@@ -21,13 +26,18 @@ T = TypeVar("T")
 
 
 class ThreadHandlers:
-    """A handler on up to ``concurrency`` threads; leaving the context waits for them."""
+    """A handler on up to ``concurrency`` threads.
+
+    Whoever leaves the context has waited for them as long as it wants: one that hangs is left.
+    """
 
     def __init__(
         self, handler: Callable[[ConsumerRecord], AcknowledgeType | None], concurrency: int
     ) -> None:
+        check_handler(handler)
+        check_concurrency(concurrency)
         self._handler = handler
-        self._pool = ThreadPoolExecutor(max(concurrency, 1), thread_name_prefix="sharemesh-handler")
+        self._pool = DaemonThreads(concurrency, "sharemesh-handler")
 
     async def handle(self, record: ConsumerRecord) -> AcknowledgeType | None:
         """Return what the handler says."""
@@ -44,13 +54,13 @@ class ThreadHandlers:
         except BaseException as error:
             if isinstance(error, Exception) and not isinstance(error, StopIteration):
                 raise
-            raise RuntimeError(f"the handler raised {error!r}") from error
+            raise raised_by_handler(error) from error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class ShareConsumer(ConsumerBase):
