@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sharemesh.client import AcknowledgeType, TopicPartition
-from sharemesh.client.errors import IllegalStateError
+from sharemesh.client.errors import IllegalArgumentError, IllegalStateError
 from tests.client.mini_cluster import MiniCluster
 from tests.client.test_async_share_consumer import consumer_of, explicit_of, until
 from tests.client.test_share_consumer import consumer_to_nowhere
@@ -129,3 +129,12 @@ def test_pau_6_a_consumer_on_threads_has_it_too():
         consumer.subscribe(["t"])
     consumer.close(timeout_ms=0)
     assert consumer.paused() == frozenset()
+
+
+@pytest.mark.parametrize("given", ["jobs", T0, [("t",)], [3]])
+async def test_what_is_no_partition_is_refused_pau_6(given):
+    consumer = await assigned(MiniCluster(2))
+    with pytest.raises(IllegalArgumentError, match="is no partition: give several"):
+        consumer.pause(given)
+    assert not consumer.paused()
+    await consumer.close()

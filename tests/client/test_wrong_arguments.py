@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from sharemesh.client import AcknowledgeType, BreakerPolicy, RetryPolicy, RunOptions
+from sharemesh.client.consumer.release_terms import delay_in_ms
 from sharemesh.client.errors import IllegalArgumentError
 from tests.client.mini_cluster import MiniCluster
 from tests.client.test_async_share_consumer import consumer_of
@@ -84,3 +85,11 @@ async def test_what_is_no_type_for_records_is_refused_and_breaks_nothing(kind):
     assert [*(await consumer.commit_sync()).values()] == [None]
     assert cluster.states() == ["accepted"]
     await consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("delay", "shown"), [(86_400.001, "86400.001"), (-1, "-1"), (10**400, "10000"), ("1", "'1'")]
+)
+def test_a_delay_out_of_its_bounds_is_shown_as_it_was_given(delay, shown):
+    with pytest.raises(IllegalArgumentError, match=f"a delay .*{shown}"):
+        delay_in_ms(delay)

@@ -19,7 +19,7 @@ def check_whole(name: str, value: object, least: int, most: int) -> None:
     """
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise IllegalArgumentError(
-            f"{name} must be a whole number from {least} to {most}, but is {_shown(value)}"
+            f"{name} must be a whole number from {least} to {most}, but is {shown(value)}"
         )
 
 
@@ -31,14 +31,14 @@ def check_ms(name: str, value: object, *, least: int = 0) -> None:
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise IllegalArgumentError(
-            f"{name} is {_shown(value)}: it is a whole number of milliseconds"
+            f"{name} is {shown(value)}: it is a whole number of milliseconds"
         )
     if value < 0:
-        raise IllegalArgumentError(f"{name} must not be negative, but is {_shown(value)}")
+        raise IllegalArgumentError(f"{name} must not be negative, but is {shown(value)}")
     if value < least:
         raise IllegalArgumentError(f"{name} must be at least {least}, but is {value}")
     if value > TIME_MAX_MS:
-        raise IllegalArgumentError(f"{name} must be at most {TIME_MAX_MS}, but is {_shown(value)}")
+        raise IllegalArgumentError(f"{name} must be at most {TIME_MAX_MS}, but is {shown(value)}")
 
 
 def check_share(name: str, value: object) -> None:
@@ -65,7 +65,7 @@ def check_callback(name: str, value: object) -> None:
     if value is None:
         return
     if not callable(value):
-        raise IllegalArgumentError(f"{name} is {_shown(value)}: give a function, or None")
+        raise IllegalArgumentError(f"{name} is {shown(value)}: give a function, or None")
     if inspect.iscoroutinefunction(value):
         raise IllegalArgumentError(f"{name} is a coroutine function: nobody awaits it, use def")
 
@@ -77,7 +77,7 @@ def check_instance(name: str, value: object, kind: type, hint: str) -> None:
         IllegalArgumentError: It is of another type.
     """
     if value is not None and not isinstance(value, kind):
-        raise IllegalArgumentError(f"{name} is {_shown(value)}: give {hint}")
+        raise IllegalArgumentError(f"{name} is {shown(value)}: give {hint}")
 
 
 def exceptions_of(name: str, given: object) -> tuple[type[Exception], ...]:
@@ -111,7 +111,8 @@ def acknowledge_type(given: object) -> AcknowledgeType:
     )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value as a message shows it, at most 100 characters of it."""
     try:
         return repr(value)[:_SHOWN_MAX]
     except ValueError:  # a whole number of more than 4,300 digits

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from sharemesh.client.admin_results import TopicPartition
-from sharemesh.client.argument_checks import acknowledge_type
+from sharemesh.client.argument_checks import acknowledge_type, shown
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.config import INT32_MAX, ClientConfig, check_timeout_ms, consumer_config
 from sharemesh.client.consumer.application_state import CommitCallback, CommitResult, ConsumerState
@@ -17,7 +17,11 @@ from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgem
 from sharemesh.client.consumer.engine import ConsumerEngine
 from sharemesh.client.consumer.release_terms import release_terms
 from sharemesh.client.environment import ClientEnvironment, real_environment
-from sharemesh.client.errors import IllegalStateError, UnsupportedVersionError
+from sharemesh.client.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    UnsupportedVersionError,
+)
 from sharemesh.client.record_columns import RecordColumns
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.client.warm_heap import keep_pages
@@ -357,7 +361,7 @@ class ConsumerCalls:
         self._check_open()
         assignment = self.engine.assignment if self.engine is not None else ()
         known = {_named(each): each for each in assignment}
-        wanted = [TopicPartition(*each) for each in partitions]
+        wanted = _partitions_of(partitions)
         strange = [str(each) for each in wanted if each not in known]
         if strange:
             raise IllegalStateError(
@@ -425,3 +429,20 @@ class ConsumerCalls:
 
 def _named(source: TopicIdPartition) -> TopicPartition:
     return TopicPartition(source.topic, source.partition)
+
+
+def _partitions_of(given: Iterable[object]) -> list[TopicPartition]:
+    """Return what an application names.
+
+    Raises:
+        IllegalArgumentError: One of them is no topic and number.
+    """
+    wanted = []
+    for each in given:
+        if not isinstance(each, tuple) or len(each) != len(TopicPartition._fields):
+            raise IllegalArgumentError(
+                f"{shown(each)} is no partition: give several, such as "
+                '[TopicPartition("orders", 0)]'
+            )
+        wanted.append(TopicPartition(*each))
+    return wanted

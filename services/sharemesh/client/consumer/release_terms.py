@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from sharemesh.client.argument_checks import shown
 from sharemesh.client.consumer.deliveries import ReleaseTerms
 from sharemesh.client.errors import IllegalArgumentError
 from sharemesh.client.records import ConsumerRecord
@@ -42,7 +43,7 @@ def delay_in_ms(delay: float | timedelta | None) -> int | None:
         return None
     if not isinstance(delay, int | float | timedelta):
         raise IllegalArgumentError(f"a delay is seconds or a timedelta, but is {delay!r}")
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if not 0 <= seconds <= _DAY_S:  # nor is nan
-        raise IllegalArgumentError(f"a delay of {seconds:g} s: give 0 to {_DAY_S} seconds")
+        raise IllegalArgumentError(f"a delay of {shown(delay)}: give 0 to {_DAY_S} seconds")
     return min(-int(-seconds * 1_000 // 1), RELEASE_DELAY_MAX_MS)

@@ -67,8 +67,9 @@ class ShareConsumer(ConsumerBase):
     """Consumes topics as a member of a share group, from one thread at a time (spec CL-1).
 
     Only ``wakeup`` and ``stop`` may be called from another thread. Deserializers and the
-    acknowledgement commit callback run on the thread that calls the consumer. Arguments, times
-    and errors are those of ``AsyncShareConsumer``.
+    acknowledgement commit callback run on the thread that calls the consumer; those of ``run``, and
+    ``on_failure``, on the one that renews locks: there they must be quick, and cannot call the
+    consumer. Arguments, times and errors are those of ``AsyncShareConsumer``.
     """
 
     def __init__(
