@@ -120,3 +120,20 @@ async def test_locks_that_have_ended_keep_no_shard_hnd_14():
         await persister.write_state(KEY, handed(2))
         await w.clock.advance(30_000)
         await states.shards.stop_shard(0, orderly=True)
+
+
+async def test_who_explains_a_record_is_told_of_its_lock_and_takes_nothing_exp_12():
+    async with led() as (_, persister, _states):
+        hand_over = handed(2)
+        await persister.write_state(KEY, hand_over)
+        for lock in hand_over.hand_over:
+            told = await persister.read_history(KEY, lock.first_offset, "", 2)
+            assert (told.handed_over.member_id, told.handed_over.delivery_count) == (
+                lock.member_id,
+                lock.delivery_count,
+            )
+            assert 0 < told.handed_over.remaining_ms <= lock.remaining_ms
+        beyond = hand_over.hand_over[-1].last_offset + 1
+        assert (await persister.read_history(KEY, beyond, "", 2)).handed_over is None
+        assert (await persister.read_history(KEY, 0, "", 0)).handed_over is None
+        assert len((await persister.read_state(KEY, 2)).handed_over) == 2

@@ -105,7 +105,7 @@ class StateKeeper:
             self.hand_overs.written(key, write.leader_epoch)
         return StateWriteResult(answer.error, answer.message, keeps_hand_over=keeps)
 
-    async def read_history(self, key, offset, principal):
+    async def read_history(self, key, offset, principal, leader_epoch):
         if self.read_error:
             return RecordHistoryResult(self.read_error, "told to fail")
         history = RecordHistory(offset)
@@ -117,6 +117,7 @@ class StateKeeper:
             return RecordHistoryResult(ErrorCode.NONE, events=history.events)
         batch = next((b for b in state.batches if b.first_offset <= offset <= b.last_offset), None)
         found = (None, 0) if batch is None else (batch.delivery_state, batch.delivery_count)
+        epochs = (leader_epoch, state.state_epoch, state.leader_epoch_max)
         return RecordHistoryResult(
             ErrorCode.NONE,
             state_epoch=state.state_epoch,
@@ -126,4 +127,5 @@ class StateKeeper:
             events=history.events,
             is_whole=history.is_whole,
             not_before_ms=0 if batch is None else batch.not_before_ms,
+            handed_over=self.hand_overs.lock_on(key, offset, *epochs, self._clock.now_ms()),
         )

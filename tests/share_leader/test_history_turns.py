@@ -21,11 +21,11 @@ class Held:
         self.asked = []
         self.told = []
 
-    async def read_history(self, key, offset, principal):
+    async def read_history(self, key, offset, principal, leader_epoch):
         self.asked.append(offset)
         self.told.append(principal)
         await self.open.wait()
-        return await self._real(key, offset, principal)
+        return await self._real(key, offset, principal, leader_epoch)
 
 
 @asynccontextmanager

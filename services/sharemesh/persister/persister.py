@@ -115,10 +115,10 @@ class Persister:
         return await self._ask(rpcs.SUMMARY, key, 0)
 
     async def read_history(
-        self, key: SharePartitionKey, offset: int, principal: str
+        self, key: SharePartitionKey, offset: int, principal: str, leader_epoch: int
     ) -> RecordHistoryResult:
         """Return what became of one record, as far as its share coordinator keeps that."""
-        return await self._ask(rpcs.HISTORY, key, (offset, principal))
+        return await self._ask(rpcs.HISTORY, key, (offset, principal, leader_epoch))
 
     async def close(self) -> None:
         """Stop pending requests; every waiting call gets a result."""

@@ -138,9 +138,11 @@ def _summary(key: SharePartitionKey, leader_epoch: int) -> Message:
     return pb.ReadSummaryPartition(partition=key.partition, leader_epoch=leader_epoch)
 
 
-def _history(key: SharePartitionKey, asked: tuple[int, str]) -> Message:
-    offset, principal = asked
-    return pb.ReadHistoryPartition(partition=key.partition, offset=offset, principal=principal)
+def _history(key: SharePartitionKey, asked: tuple[int, str, int]) -> Message:
+    offset, principal, leader_epoch = asked
+    return pb.ReadHistoryPartition(
+        partition=key.partition, offset=offset, principal=principal, leader_epoch=leader_epoch
+    )
 
 
 def _error(number: int) -> ErrorCode:
@@ -203,6 +205,7 @@ def _told(each: pb.ReadHistoryPartitionResult) -> RecordHistoryResult:
         each.events_from_ms,
         each.events_problem,
         each.not_before_ms,
+        decode_locks([each.handed_over])[0] if each.HasField("handed_over") else None,
     )
 
 

@@ -91,6 +91,7 @@ class RecordHistoryResult:
 
     ``state`` None: below the start offset, or never written. ``events`` are oldest first; older
     than ``from_ms`` may be missing unless they are ``whole``, and ``problem`` says what failed.
+    ``handed_over`` is the lock on it that is kept for the leader that asked (EXP-12).
     """
 
     error: ErrorCode
@@ -105,6 +106,7 @@ class RecordHistoryResult:
     from_ms: int = 0
     problem: str = ""
     not_before_ms: int = 0
+    handed_over: HandedLock | None = None
 
 
 class PersisterPort(Protocol):
@@ -146,10 +148,11 @@ class PersisterPort(Protocol):
         ...
 
     async def read_history(
-        self, key: SharePartitionKey, offset: int, principal: str
+        self, key: SharePartitionKey, offset: int, principal: str, leader_epoch: int
     ) -> RecordHistoryResult:
         """Return what became of one record, as far as that is kept.
 
-        Principals take turns; "" if callers have no names.
+        Principals take turns; "" if callers have no names. The leader of ``leader_epoch`` asks: it
+        is told of the lock that the state would bring, which stays where it is (EXP-12).
         """
         ...

@@ -36,6 +36,7 @@ def hand_over(
 ) -> bool:
     """Keep what a write hands over, or give it to who reads; ``now_ms`` is monotonic (HND-7).
 
+    Who asks for the history of a record is told of its lock, and takes nothing (EXP-12).
     Return whether it was the last write of a leader, or a read.
     """
     item, state = asked.item, answer.state
@@ -53,6 +54,10 @@ def hand_over(
         epochs = (item.leader_epoch, state.state_epoch)
         asked.handed_over = hand_overs.take(asked.key, *epochs, state.leader_epoch_max, now_ms)
         return True
+    if isinstance(item, pb.ReadHistoryPartition) and state is not None and item.leader_epoch > 0:
+        known = (state.state_epoch, state.leader_epoch_max)
+        lock = hand_overs.lock_on(asked.key, item.offset, item.leader_epoch, *known, now_ms)
+        asked.handed_over = () if lock is None else (lock,)
     return False
 
 
@@ -261,6 +266,8 @@ def _history_result(asked: PartitionRequest, found: Found | None) -> pb.ReadHist
             message.delivery_count = batch.delivery_count
             message.cause = batch.cause
             message.not_before_ms = batch.not_before_ms
+    for lock in encode_locks(asked.handed_over):
+        message.handed_over.CopyFrom(lock)
     if found is not None:
         message.events.extend(map(encode_event, found.events))
         message.events_are_whole = found.is_whole

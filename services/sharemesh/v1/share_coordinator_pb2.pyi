@@ -294,14 +294,16 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[ReadSummaryTopicResult, _Mapping]]] = ...) -> None: ...
 
 class ReadHistoryPartition(_message.Message):
-    __slots__ = ("partition", "offset", "principal")
+    __slots__ = ("partition", "offset", "principal", "leader_epoch")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     partition: int
     offset: int
     principal: str
-    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., principal: _Optional[str] = ...) -> None: ...
+    leader_epoch: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., principal: _Optional[str] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class ReadHistoryTopic(_message.Message):
     __slots__ = ("topic_id", "partitions")
@@ -320,7 +322,7 @@ class ReadShareRecordHistoryRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ReadHistoryTopic, _Mapping]]] = ...) -> None: ...
 
 class ReadHistoryPartitionResult(_message.Message):
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "delivery_state", "delivery_count", "cause", "events", "events_are_whole", "events_from_ms", "events_problem", "not_before_ms")
+    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "delivery_state", "delivery_count", "cause", "events", "events_are_whole", "events_from_ms", "events_problem", "not_before_ms", "handed_over")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -334,6 +336,7 @@ class ReadHistoryPartitionResult(_message.Message):
     EVENTS_FROM_MS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    HANDED_OVER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     error_code: int
     error_message: str
@@ -347,7 +350,8 @@ class ReadHistoryPartitionResult(_message.Message):
     events_from_ms: int
     events_problem: str
     not_before_ms: int
-    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_state: _Optional[int] = ..., delivery_count: _Optional[int] = ..., cause: _Optional[int] = ..., events: _Optional[_Iterable[_Union[_common_pb2.RecordEvent, _Mapping]]] = ..., events_are_whole: _Optional[bool] = ..., events_from_ms: _Optional[int] = ..., events_problem: _Optional[str] = ..., not_before_ms: _Optional[int] = ...) -> None: ...
+    handed_over: HandedOverLock
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_state: _Optional[int] = ..., delivery_count: _Optional[int] = ..., cause: _Optional[int] = ..., events: _Optional[_Iterable[_Union[_common_pb2.RecordEvent, _Mapping]]] = ..., events_are_whole: _Optional[bool] = ..., events_from_ms: _Optional[int] = ..., events_problem: _Optional[str] = ..., not_before_ms: _Optional[int] = ..., handed_over: _Optional[_Union[HandedOverLock, _Mapping]] = ...) -> None: ...
 
 class ReadHistoryTopicResult(_message.Message):
     __slots__ = ("topic_id", "partitions")

@@ -86,3 +86,28 @@ def test_no_more_is_kept_than_one_answer_may_hold_hnd_8(kept, monkeypatch):
     monkeypatch.setattr(hand_overs, "KEPT_BYTES_MAX", 2 * size_bytes)
     assert kept.keep(OTHER, (STATE, OLD), LOCKS, 200)
     assert kept.keep(OTHER, (STATE, OLD), LOCKS, 300), "in the place of what it kept"
+
+
+def test_exp_12_who_explains_is_told_what_its_read_would_bring_and_takes_nothing(kept):
+    for known in (OLD, NEW):  # before its first read, and after it
+        assert kept.lock_on(KEY, 4, NEW, STATE, known, 130) == (
+            LOCKS[0]._replace(remaining_ms=970) if known == OLD else None
+        )
+    assert kept.lock_on(KEY, 4, NEW + 1, STATE, OLD, 130) is not None
+    assert len(kept.take(KEY, NEW, STATE, OLD, 130)) == 2
+    assert kept.lock_on(KEY, 4, NEW, STATE, NEW, 130) == LOCKS[0]._replace(remaining_ms=970)
+    assert kept.lock_on(KEY, 4, NEW + 1, STATE, NEW, 130) is None, "it would lapse"
+    assert len(kept) == 2
+
+
+@pytest.mark.parametrize(
+    ("offset", "reader", "state", "now_ms"),
+    [
+        (10, NEW, STATE, 130),  # nobody held it
+        (4, OLD, STATE, 130),  # the old leader itself
+        (4, NEW, STATE + 1, 130),  # offsets were reset
+        (4, NEW, STATE, 1_100),  # its time is over
+    ],
+)
+def test_exp_12_no_lock_is_told_of_that_a_read_would_not_bring(kept, offset, reader, state, now_ms):
+    assert kept.lock_on(KEY, offset, reader, state, OLD, now_ms) is None

@@ -102,22 +102,48 @@ class HandOvers:
         kept = self._kept.get(key)
         if kept is None or reader_epoch == kept.leader_epoch == known_epoch:
             return ()
-        is_first = known_epoch == kept.leader_epoch
-        is_again = reader_epoch == known_epoch == kept.taken_by
-        if kept.state_epoch != state_epoch or not (is_first or is_again):
+        if not _is_for(kept, reader_epoch, state_epoch, known_epoch):
             self._drop(key)
             return ()
         kept.taken_by = reader_epoch
-        passed_ms = now_ms - kept.kept_ms
-        return tuple(
-            lock._replace(remaining_ms=max(0, lock.remaining_ms - passed_ms)) for lock in kept.locks
-        )
+        return tuple(_aged(kept, lock, now_ms) for lock in kept.locks)
+
+    def lock_on(
+        self,
+        key: SharePartitionKey,
+        offset: int,
+        reader_epoch: int,
+        state_epoch: int,
+        known_epoch: int,
+        now_ms: int,
+    ) -> HandedLock | None:
+        """Return the lock on a record that ``take`` would bring now; nothing changes (EXP-12)."""
+        kept = self._kept.get(key)
+        if kept is None or not _is_for(kept, reader_epoch, state_epoch, known_epoch):
+            return None
+        for lock in kept.locks:
+            if lock.first_offset <= offset <= lock.last_offset:
+                aged = _aged(kept, lock, now_ms)
+                return aged if aged.remaining_ms > 0 else None
+        return None
 
     def _drop(self, key: SharePartitionKey) -> None:
         kept = self._kept.pop(key, None)
         if kept is not None:
             self._count -= kept.count
             self._bytes -= kept.size_bytes
+
+
+def _is_for(kept: _KeptLocks, reader_epoch: int, state_epoch: int, known_epoch: int) -> bool:
+    """Whether the reader is the next leader: the first to read, or the same one again (HND-7)."""
+    is_first = known_epoch == kept.leader_epoch < reader_epoch
+    is_again = reader_epoch == known_epoch == kept.taken_by
+    return kept.state_epoch == state_epoch and (is_first or is_again)
+
+
+def _aged(kept: _KeptLocks, lock: HandedLock, now_ms: int) -> HandedLock:
+    """Return a lock with the time that is left (HND-6)."""
+    return lock._replace(remaining_ms=max(0, lock.remaining_ms - (now_ms - kept.kept_ms)))
 
 
 def _is_over(kept: _KeptLocks, now_ms: int) -> bool:

@@ -123,13 +123,17 @@ class LedPartition:
                 self._share_ended,
                 state=self._early_reads.take(group_id),
                 on_fenced=self.on_fenced,
-                takes_locks=group_id not in self._served,
+                takes_locks=self.takes_locks(group_id),
                 handing_over=self._early_reads.handing_over,
             )
             self.shares[group_id] = runner
             if self.draining:
                 runner.stop_acquiring(self._stepped.set)
         return runner
+
+    def takes_locks(self, group_id: GroupId) -> bool:
+        """Whether a group has had no life here: its first one gets what was handed over (HND-7)."""
+        return group_id not in self._served
 
     def watch(self, moved: Callable[[], None]) -> None:
         """Call back whenever the log moves, and at its end here (FET-4)."""

@@ -7,6 +7,7 @@ from sharemesh.codec.record_event import encode_event
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config.retry_delays import RELEASE_DELAY_MAX_MS
+from sharemesh.domain.handed_lock import HandedLock
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.record_history import RecordChange
 from sharemesh.domain.state_batch import TERMINAL
@@ -32,7 +33,7 @@ class DurableRecords:
         self._places = environment.settings.places(SEARCHES_AT_ONCE)
 
     async def find(
-        self, principal: str, key: SharePartitionKey, offset: int
+        self, principal: str, key: SharePartitionKey, offset: int, leader_epoch: int
     ) -> RecordHistoryResult:
         """Ask in turn; a missing answer is returned as an error, not raised."""
         settings = self._environment.settings
@@ -42,7 +43,9 @@ class DurableRecords:
         try:
             async with asyncio.timeout(limit_ms / 1_000), self._places.place(principal):
                 asked = True
-                return await self._environment.persister.read_history(key, offset, told)
+                return await self._environment.persister.read_history(
+                    key, offset, told, leader_epoch
+                )
         except TimeoutError:
             why = f"the share coordinator did not answer in {limit_ms} ms"
             if not asked:
@@ -80,6 +83,15 @@ def ended_as(durable: RecordHistoryResult) -> Reason | None:
 def left_of(durable: RecordHistoryResult, wall_ms: int) -> int:
     """Return how long a leader that loaded this state now would delay the record (spec RTY-8)."""
     return min(durable.not_before_ms - wall_ms, RELEASE_DELAY_MAX_MS)
+
+
+def lock_of(durable: RecordHistoryResult) -> HandedLock | None:
+    """Return the lock that a leader which loaded this state now would put on it (HND-7)."""
+    lock = durable.handed_over
+    if lock is None or durable.state is None:
+        return lock
+    is_open = durable.state is DeliveryState.AVAILABLE
+    return lock if is_open and durable.delivery_count <= lock.delivery_count else None
 
 
 def last_state(durable: RecordHistoryResult) -> RecordChange | None:

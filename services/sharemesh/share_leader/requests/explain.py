@@ -2,6 +2,7 @@
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.handed_lock import HandedLock
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
 from sharemesh.domain.share_partition.view import RecordView
 from sharemesh.domain.share_session import ShareSessions
@@ -21,6 +22,7 @@ from sharemesh.share_leader.requests.durable_record import (
     describe,
     in_words,
     left_of,
+    lock_of,
     refined,
 )
 from sharemesh.share_leader.requests.reasons import WORDS, Reason, is_in_open_transaction, why
@@ -155,7 +157,7 @@ class Explain:
             return None
         where = led.partition
         key = SharePartitionKey(GroupId(request.group_id), where.topic_id, where.partition)
-        return await self._durable_records.find(principal, key, request.offset)
+        return await self._durable_records.find(principal, key, request.offset, led.leader_epoch)
 
     def _refined(
         self,
@@ -167,6 +169,10 @@ class Explain:
     ) -> Reason:
         better = refined(reason, durable, request.offset)
         if reason is Reason.GROUP_NOT_SEEN and better is Reason.NO_MEMBER_ASKS:
+            lock = lock_of(durable) if led.takes_locks(GroupId(request.group_id)) else None
+            if lock is not None:
+                _describe_lock(lock, response)
+                return Reason.LOCKED
             left_ms = left_of(durable, self._environment.clock.wall_ms())
             if left_ms > 0:
                 response.delay_remaining_ms = left_ms
@@ -197,6 +203,14 @@ class Explain:
         if record.not_before_ms and not record.in_transition:
             now_ms = self._environment.clock.now_ms()
             response.delay_remaining_ms = max(0, record.not_before_ms - now_ms)
+
+
+def _describe_lock(lock: HandedLock, response: pb.ExplainResponse) -> None:
+    """Tell of a lock that waits at the share coordinator for this leader (EXP-12)."""
+    response.delivery_state = DeliveryState.ACQUIRED.name
+    response.member_id = lock.member_id
+    response.delivery_count = lock.delivery_count
+    response.lock_remaining_ms = lock.remaining_ms
 
 
 def _told_by_log(reason: Reason, log: PartitionLog) -> str:
