@@ -61,10 +61,13 @@ def test_a_group_is_paused_and_resumed(run):
     assert DONE == ["pause billing", "resume billing"]
 
 
-def test_a_group_that_does_not_exist_is_pointed_out(run):
-    code, out, err = run("pause", "biling")
-    assert (code, out) == (0, "group biling is paused\n")
-    assert "there is no group 'biling' yet" in err
+@pytest.mark.parametrize(
+    ("verb", "said"), [("pause", "it begins so"), ("resume", "it begins without a pause")]
+)
+def test_a_group_that_does_not_exist_is_pointed_out(run, verb, said):
+    code, out, err = run(verb, "biling")
+    assert (code, out) == (0, f"group biling is {verb}d\n")
+    assert f"there is no group 'biling' yet: {said}" in err
     assert "did you mean" in err
 
 

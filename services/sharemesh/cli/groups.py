@@ -239,9 +239,10 @@ def _change_pause(
             problems[group_id] = error
             continue
         problems[group_id] = None
-        if paused and _missing(admin, group_id) is not None:
+        if _missing(admin, group_id) is not None:
+            begins = "begins so" if paused else "begins without a pause"
             hint = nearest(group_id, _known(admin))
-            session.complain(f"sharemesh: there is no group {group_id!r} yet: it begins so{hint}")
+            session.complain(f"sharemesh: there is no group {group_id!r} yet: it {begins}{hint}")
     done = "group {} is paused" if paused else "group {} is resumed"
     return session.report(problems, done, lambda: _known(admin))
 
