@@ -162,6 +162,8 @@ def test_configs_of_groups_topics_and_the_cluster(admin, cluster):
         admin.alter_group_configs("gd", {"errors.deadletterqueue.topic.name": "dlq.t"})
     with pytest.raises(InvalidConfigError, match="did you mean"):
         admin.alter_group_configs("gd", {"share.record.lock.duration": "20000"})
+    admin.alter_group_configs("gd", {LOCK_MS: 21_000})
+    assert value(admin.describe_group_configs("gd"), LOCK_MS) == "21000"
     admin.alter_group_configs("gd", {LOCK_MS: None})
     reset = {each.name: each for each in admin.describe_group_configs("gd")}
     assert reset[LOCK_MS].source != found[LOCK_MS].source

@@ -21,7 +21,7 @@ class NewTopic:
 
     name: str
     partitions: int = 1
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

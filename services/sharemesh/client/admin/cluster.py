@@ -22,6 +22,7 @@ from sharemesh.client.admin.codec import (
     topic_of,
 )
 from sharemesh.client.admin.router import AdminConnection
+from sharemesh.client.admin.setting_texts import changed_texts, setting_text
 from sharemesh.client.admin_results import (
     AcceptedLoss,
     ClusterDescription,
@@ -56,13 +57,19 @@ class TopicAdministration(AdminConnection):
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, Problem]:
-        """Create topics; with ``validate_only`` check only."""
+        """Create topics; with ``validate_only`` check only.
+
+        Raises:
+            IllegalArgumentError: A config is not text, True or False, or a whole number.
+        """
         return await self._change_topics(
             methods.CREATE_TOPICS,
             admin_pb2.CreateTopicsRequest(
                 topics=[
                     admin_pb2.NewTopic(
-                        name=each.name, partitions=each.partitions, configs=dict(each.configs)
+                        name=each.name,
+                        partitions=each.partitions,
+                        configs={n: setting_text(n, v) for n, v in each.configs.items()},
                     )
                     for each in topics
                 ],
@@ -71,11 +78,12 @@ class TopicAdministration(AdminConnection):
         )
 
     async def create_topic(
-        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+        self, name: str, partitions: int = 1, configs: Mapping[str, str | int] | None = None
     ) -> None:
         """Create one topic.
 
         Raises:
+            IllegalArgumentError: A config is not text, True or False, or a whole number.
             TopicAlreadyExistsError: It exists.
             ServiceError: It was refused for another reason.
         """
@@ -149,14 +157,17 @@ class TopicAdministration(AdminConnection):
 
     async def alter_configs(
         self,
-        changes: Mapping[str, str | None],
+        changes: Mapping[str, str | int | None],
         topic: str | None = None,
         *,
         validate_only: bool = False,
     ) -> None:
         """Set configs of a topic, or of the cluster; None: back to the default.
 
+        Values are text, True or False, or whole numbers.
+
         Raises:
+            IllegalArgumentError: A value is nothing of these.
             InvalidConfigError: A name or value is not allowed; nothing was changed.
         """
         resource, about = config_resource(topic)
@@ -164,7 +175,10 @@ class TopicAdministration(AdminConnection):
             methods.ALTER_CONFIGS,
             admin_pb2.AlterConfigsRequest(
                 resource=resource,
-                configs=[admin_pb2.AlterConfig(name=n, value=v) for n, v in changes.items()],
+                configs=[
+                    admin_pb2.AlterConfig(name=n, value=v)
+                    for n, v in changed_texts(changes).items()
+                ],
                 validate_only=validate_only,
             ),
             lambda answer: (answer.error_code,),

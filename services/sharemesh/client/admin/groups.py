@@ -16,6 +16,7 @@ from sharemesh.client.admin.codec import (
     offset_partitions,
 )
 from sharemesh.client.admin.router import AdminConnection
+from sharemesh.client.admin.setting_texts import changed_texts
 from sharemesh.client.admin_results import (
     ConfigValue,
     Explanation,
@@ -236,11 +237,12 @@ class GroupAdministration(AdminConnection):
         return [config for each in response.results for config in configs_of(each.configs)]
 
     async def alter_group_configs(
-        self, group_id: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+        self, group_id: str, changes: Mapping[str, str | int | None], *, validate_only: bool = False
     ) -> None:
-        """Set configs of a group; None: back to the default.
+        """Set configs of a group: text, True or False, a whole number; None: back to the default.
 
         Raises:
+            IllegalArgumentError: A value is nothing of these.
             InvalidConfigError: A name or value is not allowed; nothing was changed.
         """
         await self._ask(
@@ -248,7 +250,9 @@ class GroupAdministration(AdminConnection):
             methods.ALTER_GROUP_CONFIGS,
             _G.AlterGroupConfigsRequest(
                 group_id=group_id,
-                configs=[_G.AlterGroupConfig(name=n, value=v) for n, v in changes.items()],
+                configs=[
+                    _G.AlterGroupConfig(name=n, value=v) for n, v in changed_texts(changes).items()
+                ],
                 validate_only=validate_only,
             ),
         )
