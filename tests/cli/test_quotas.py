@@ -69,7 +69,6 @@ def test_quotas_are_altered_listed_and_described_for_programs_and_people(quotas)
         ((*JANE, "--unset", "stream"), "did you mean streams?"),
         ((*JANE, "--set", "record_rate=1"), "binds a group, not a user"),
         ((*JANE, "--set", "streams=0"), "above 0"),
-        ((*JANE, "--set", "streams=nan"), "above 0"),
         ((*JANE, "--set", "streams=2.5"), "whole number"),
         (("--user", "jane", "--set", "streams=1"), "write User:<name>"),
         (("--user", "User:*", "--set", "streams=1"), "the default of users"),
@@ -89,6 +88,7 @@ def test_a_refusal_says_what_to_write_instead(quotas, words, said):
         (JANE, "nothing to change: give --set NAME=VALUE or --unset NAME"),
         ((*JANE, "--set", "streams"), "expected NAME=VALUE"),
         ((*JANE, "--set", "streams=many"), "'many' is not a number"),
+        ((*JANE, "--set", "streams=nan"), "'nan' is not a number"),
         ((*JANE, "--set", "streams=1", "--unset", "streams"), "both set and unset"),
     ],
 )

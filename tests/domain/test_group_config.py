@@ -273,7 +273,8 @@ def test_rty_4_and_rty_5_the_settings_of_a_back_off_are_read_in_their_one_spelli
         ("share.retry.backoff.ms", "86400001", "not within"),
         ("share.retry.backoff.ms", "600001", "is above share.retry.backoff.max.ms"),
         ("share.retry.backoff.multiplier", "0.5", "not within 1..100"),
-        ("share.retry.backoff.jitter", "nan", "not within 0..1"),
+        ("share.retry.backoff.jitter", "nan", "is not a number"),
+        ("share.retry.backoff.jitter", "1.1", "not within 0..1"),
         ("share.retry.backoff.jitter", "a bit", "is not a number"),
         ("share.retry.schedule", "1s,,2s", "give delays such as"),
         ("share.retry.schedule", "2d", "1ms to 1d"),
@@ -283,3 +284,21 @@ def test_rty_4_and_rty_5_the_settings_of_a_back_off_are_read_in_their_one_spelli
 def test_rty_4_a_back_off_that_cannot_be_is_refused_in_words(name, value, why):
     with pytest.raises(RefusedError, match=why):
         check_group_configs({name: value}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("share.retry.backoff.ms", "{}"),
+        ("share.retry.backoff.multiplier", "{}"),
+        ("share.retry.schedule", "1s,{}s"),
+        ("share.auto.offset.reset", "by_duration:PT{}S"),
+        ("share.auto.offset.reset", "by_duration:P{}D"),
+    ],
+)
+@pytest.mark.parametrize("digits", ["\uff11\uff10", "\u0663", "1_0"])
+def test_cfg_43_numbers_are_written_in_the_digits_0_to_9(name, value, digits):
+    with pytest.raises(RefusedError, match=name) as refused:
+        check_group_configs({name: value.format(digits)}, {}, {})
+    assert refused.value.error is ErrorCode.INVALID_CONFIG
+    check_group_configs({name: value.format("10")}, {}, {})

@@ -4,12 +4,16 @@ import pytest
 
 from sharemesh.domain.setting_values import (
     SettingValueError,
+    decimal_number,
     nearest,
     one_of,
     true_or_false,
     unknown_setting,
     whole_number,
 )
+
+OTHER_DIGITS = ("\uff11\uff10", "\u0663", "1\u0663")
+"""Full width, and Arabic: Python reads them as 10, 3 and 13."""
 
 
 def test_bounds_of_whole_numbers_are_inclusive():
@@ -24,6 +28,26 @@ def test_bounds_of_whole_numbers_are_inclusive():
 def test_what_is_no_whole_number_is_refused(given):
     with pytest.raises(SettingValueError, match="is not a whole number"):
         whole_number(given, None, None)
+
+
+@pytest.mark.parametrize(
+    "given", [*OTHER_DIGITS, "1_000", "0x10", "1 0", "--1", pytest.param("1" * 5_000, id="long")]
+)
+def test_cfg_43_whole_numbers_are_written_in_the_digits_0_to_9(given):
+    with pytest.raises(SettingValueError, match="is not a whole number, written in the digits 0"):
+        whole_number(given, None, None)
+
+
+@pytest.mark.parametrize("given", [*OTHER_DIGITS, "1_0.5", "inf", "nan", "1e", ".", ""])
+def test_cfg_43_decimal_numbers_are_written_in_the_digits_0_to_9(given):
+    with pytest.raises(SettingValueError, match="is not a number, written in the digits 0 to 9"):
+        decimal_number(given, float("-inf"), float("inf"))
+
+
+def test_cfg_43_signs_points_and_exponents_are_taken():
+    assert [whole_number(text, None, None) for text in ("+5", "-5", " 007 ")] == [5, -5, 7]
+    wanted = {"1.5": 1.5, "2.": 2.0, ".5": 0.5, "-1": -1.0, "+1e3": 1e3, "1.5E-1": 0.15}
+    assert {text: decimal_number(text, -10, 1e4) for text in wanted} == wanted
 
 
 def test_truth_values_are_written_in_any_case():

@@ -8,6 +8,7 @@ from sharemesh.cli.session import CommandError, CommandSession, actions_of, add_
 from sharemesh.cli.topics import pairs
 from sharemesh.client import AdminClient
 from sharemesh.client.quotas import EntityType, QuotaEntity, QuotaName, words_of
+from sharemesh.domain.setting_values import SettingValueError, written_decimal
 
 _EXAMPLES = """examples:
   sharemesh quotas list
@@ -106,9 +107,9 @@ def _entity(args: argparse.Namespace) -> QuotaEntity:
 
 def _number(name: str, text: str) -> float:
     try:
-        return float(text)
-    except ValueError:
-        raise CommandError(f"--set {name}={text}: {text!r} is not a number", code=2) from None
+        return written_decimal(text)
+    except SettingValueError as error:
+        raise CommandError(f"--set {name}={text}: {text!r} {error}", code=2) from None
 
 
 def _in_force(

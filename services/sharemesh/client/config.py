@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sharemesh.client.errors import ConfigError, IllegalArgumentError, InvalidGroupIdError
-from sharemesh.domain.setting_values import nearest
+from sharemesh.domain.setting_values import SettingValueError, nearest, written_whole
 
 INT32_MAX = 2_147_483_647
 
@@ -38,8 +38,8 @@ class Setting:
 
     def _number(self, value: object) -> int:
         try:
-            number = int(str(value))
-        except ValueError:
+            number = written_whole(str(value))
+        except SettingValueError:
             raise ConfigError(f"{self.name}={value!r}: must be a whole number") from None
         low, high = self.least, self.most
         if (low is not None and number < low) or (high is not None and number > high):

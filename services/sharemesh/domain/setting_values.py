@@ -1,13 +1,41 @@
 """What settings of all kinds have in common: reading values, bounds, the nearest known name."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 _NAME_CHARS_MAX = 100  # more of a wrong name is not compared
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class SettingValueError(ValueError):
     """A value is not accepted; the text says why and goes behind setting and value."""
+
+
+def written_whole(text: str) -> int:
+    """Return a whole number written in the digits 0 to 9; ``int`` takes more (CFG-43).
+
+    Raises:
+        SettingValueError: It is written otherwise, or far too long.
+    """
+    try:
+        if _WHOLE.fullmatch(text.strip()):
+            return int(text)
+    except ValueError:  # Python bounds the number of digits
+        pass
+    raise SettingValueError("is not a whole number, written in the digits 0 to 9")
+
+
+def written_decimal(text: str) -> float:
+    """Return a number written in the digits 0 to 9; ``float`` takes more (CFG-43).
+
+    Raises:
+        SettingValueError: It is written otherwise.
+    """
+    if _DECIMAL.fullmatch(text.strip()):
+        return float(text)
+    raise SettingValueError("is not a number, written in the digits 0 to 9")
 
 
 def whole_number(value: object, minimum: int | None, maximum: int | None) -> int:
@@ -16,12 +44,9 @@ def whole_number(value: object, minimum: int | None, maximum: int | None) -> int
     Raises:
         SettingValueError: It is no whole number, or out of bounds.
     """
-    try:
-        if isinstance(value, bool) or not isinstance(value, int | str):
-            raise ValueError
-        number = int(value)
-    except ValueError:
-        raise SettingValueError("is not a whole number") from None
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise SettingValueError("is not a whole number")
+    number = written_whole(value) if isinstance(value, str) else value
     if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
         raise SettingValueError(f"is not within {minimum}..{maximum}")
     return number
@@ -33,11 +58,8 @@ def decimal_number(value: str, minimum: float, maximum: float) -> float:
     Raises:
         SettingValueError: It is no number, or out of bounds.
     """
-    try:
-        number = float(value)
-    except ValueError:
-        raise SettingValueError("is not a number") from None
-    if not minimum <= number <= maximum:  # nor is nan
+    number = written_decimal(value)
+    if not minimum <= number <= maximum:
         raise SettingValueError(f"is not within {minimum:g}..{maximum:g}")
     return number
 
