@@ -201,8 +201,8 @@ DELAYED_RECORDS = _gauge(
 RUNS_USED = _gauge(
     "share.runs.used",
     "1",
-    "runs and held records over share.partition.max.runs, at 1 nothing new goes out; 0 if the "
-    "limit counts a span (WIN-10)",
+    "runs and held records over share.partition.max.runs, from 1 on nothing above the end offset "
+    "goes out; 0 if the limit counts a span (WIN-10)",
     *_GROUP_TOPIC,
 )
 INFLIGHT_BATCH_RECORDS = _sizes(

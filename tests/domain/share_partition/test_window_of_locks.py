@@ -190,6 +190,46 @@ def test_at_the_bound_of_runs_only_what_was_delivered_goes_out():
     assert window.acquire(first, first + 9) == [(first, first + 9)]
 
 
+def ended_in_turns(window, last, step):
+    """Acquire all up to ``last`` that goes out, and accept and reject it in turns."""
+    machine = window.machine
+    while machine.can_acquire() and (first := machine.next_fetch_offset()) <= last:
+        base = first - first % step
+        for begin, end in window.acquire(base, last, step=step):
+            for offset in range(begin, end + 1):
+                window.acknowledge(offset, offset, (ACCEPT, REJECT)[offset % 2])
+    return machine.run_count
+
+
+@pytest.mark.parametrize("mode", list(AcquireMode))
+def test_a_log_batch_is_cached_whole_past_the_bound_of_runs_win_4(mode):
+    window = Window(max_locks=300, max_runs=20)
+    window.acquire(0, 0, M2)
+    granted = window.acquire(1, 200, mode=mode, step=200)
+    assert granted == [(1, 200 if mode is AcquireMode.BATCH_OPTIMIZED else 18)]
+    assert window.machine.end_offset == 200
+    for begin, end in granted:
+        for offset in range(begin, end + 1):
+            window.acknowledge(offset, offset, (ACCEPT, REJECT)[offset % 2])
+    assert ended_in_turns(window, 220, 1) == 201
+    assert window.machine.is_full_of_runs
+    assert window.machine.end_offset == 200, "nothing behind the log batch went out"
+
+
+def test_what_was_released_together_may_end_in_turns_past_the_bound_of_runs_win_4():
+    window = Window(max_locks=300, max_runs=20)
+    window.acquire(0, 0, M2)
+    for first in range(1, 80, 10):
+        assert window.acquire(first, first + 9) == [(first, first + 9)]
+        batches = (AcknowledgementBatch(first, first + 9, (RELEASE,), delay_ms=1_000),)
+        window.step(Acknowledge(1, M1, batches))
+    assert window.machine.run_count < 20
+    window.now_ms = 2_000
+    window.step(Tick())
+    assert ended_in_turns(window, 110, 1) == 81
+    assert window.machine.end_offset == 80
+
+
 def test_holes_that_a_failover_left_are_filled_at_the_bound_of_runs():
     """WIN-5: they lie below the end offset, and the start offset waits for them."""
     held = [StateBatch(each, each, ACKNOWLEDGED, 1) for each in range(1, 61, 2)]

@@ -157,7 +157,7 @@ GROUP_CONFIGS = by_name(
         integer(
             PARTITION_MAX_RUNS,
             "How many runs of equal records a share partition may remember above its start offset, "
-            "if the limit counts locks; beyond it only records that were delivered before go out.",
+            "if the limit counts locks; at it nothing above the end offset goes out.",
             100_000,
             minimum=1_000,
             maximum=1_000_000,

@@ -84,7 +84,7 @@ WORDS = {
     ),
     Reason.RUNS_LIMIT: (
         "finished and unfinished records alternate so often above the start offset that "
-        "share.partition.max.runs is reached, and only records that were delivered before go out: "
+        "share.partition.max.runs is reached, and nothing above the end offset goes out: "
         "finish the record at the start offset, or raise the limit"
     ),
     Reason.BEHIND_OTHERS: "earlier records are delivered first; members fetch them as they can",
