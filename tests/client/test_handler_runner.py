@@ -353,6 +353,25 @@ async def test_stop_finishes_what_runs_and_releases_what_waits():
     await consumer.close()
 
 
+async def test_cl_46_a_stop_before_run_begins_ends_it_before_any_handler():
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    handled = []
+
+    async def handler(record):
+        handled.append(record.offset)
+        consumer.stop()
+        consumer.stop()  # of the same run
+
+    consumer = await consumer_of(cluster)
+    consumer.stop()
+    await asyncio.wait_for(consumer.run(handler), 20)
+    assert handled == []
+    await asyncio.wait_for(consumer.run(handler), 20)
+    assert handled == [0], "one stop ends one run"
+    await consumer.close()
+
+
 async def test_handlers_never_run_more_than_concurrency_at_once():
     cluster = MiniCluster()
     cluster.append(*[b"x"] * 50)

@@ -213,3 +213,17 @@ def test_what_comes_for_a_loop_that_is_closed_is_dropped(monkeypatch, without):
         asyncio.run(asyncio.sleep(0.01))
     assert running.call_soon_threadsafe(told.append, 1).cancelled()
     assert not told
+
+
+def test_cl_46_a_stop_before_run_begins_ends_it():
+    consumer = consumer_to_nowhere()
+    consumer.subscribe(["t"])
+    consumer.stop()
+    running = threading.Thread(target=consumer.run, args=(lambda _: None,), daemon=True)
+    running.start()
+    running.join(20)
+    ended = not running.is_alive()
+    consumer.stop()
+    running.join(20)
+    consumer.close(0)
+    assert ended

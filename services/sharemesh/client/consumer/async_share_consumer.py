@@ -39,6 +39,7 @@ class ConsumerBase:
     ) -> None:
         self._calls = ConsumerCalls(config, environment)
         self._runner: HandlerRunner | None = None
+        self._stop_wanted = False  # by who called ``stop``, until a run has ended (CL-46)
         self._owner = threading.Lock()
 
     @property
@@ -280,14 +281,18 @@ class AsyncShareConsumer(ConsumerBase):
             check_handler(handler)
             self._runner = runner = HandlerRunner(self._calls, handler, concurrency, options)
             loop = asyncio.get_running_loop()
+            if self._stop_wanted:
+                runner.stop()
             try:
                 with stopped_by_sigterm(lambda: loop.call_soon_threadsafe(runner.stop)):
                     await runner.run()
             finally:
                 self._runner = None
+                self._stop_wanted = False
 
     def stop(self) -> None:
-        """Let ``run`` return after the handlers that run now."""
+        """Let ``run``, or the next one, return after the handlers that run now (spec CL-46)."""
+        self._stop_wanted = True
         if self._runner is not None:
             self._runner.stop()
 

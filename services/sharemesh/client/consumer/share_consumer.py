@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from sharemesh.client.background_loop import BackgroundLoop
@@ -132,19 +133,30 @@ class ShareConsumer(ConsumerBase):
         See ``AsyncShareConsumer.run``. Ctrl-C and SIGTERM stop too: what was not started is
         released uncounted, what runs is finished.
         """
-        with self._alone(), ThreadHandlers(handler, concurrency) as threads:
+        with self._alone(), self._until_stopped(), ThreadHandlers(handler, concurrency) as threads:
             self._runner = HandlerRunner(
                 self._calls, threads.handle, concurrency, options, cancels=False
             )
             loop = self._background()
+            if self._stop_wanted:
+                loop.soon(self._runner.stop)
             try:
                 with stopped_by_sigterm(self.stop):
                     loop.run_until_stopped(self._runner.run(), self._runner.stop)
             finally:
                 self._runner = None
 
+    @contextmanager
+    def _until_stopped(self) -> Iterator[None]:
+        """Forget at the end of a run that it was to stop, also what its last handlers said."""
+        try:
+            yield
+        finally:
+            self._stop_wanted = False
+
     def stop(self) -> None:
-        """Let ``run`` return after the handlers that run now; from any thread."""
+        """Let ``run``, or the next one, return after the handlers that run now; from any thread."""
+        self._stop_wanted = True
         runner, loop = self._runner, self._loop
         if runner is not None and loop is not None:
             loop.soon(runner.stop)
