@@ -5,6 +5,7 @@ import pytest
 from sharemesh.domain.setting_values import (
     SettingValueError,
     decimal_number,
+    is_written_whole,
     nearest,
     one_of,
     true_or_false,
@@ -76,3 +77,10 @@ def test_an_unknown_name_is_answered_with_the_nearest():
     assert unknown_setting("anything", ()) == "unknown setting 'anything'"
     assert nearest("zzz", known, cutoff=0.5) == ""
     assert "a" * 101 not in unknown_setting("a" * 500, known)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.0", " 7", "\u00b2", "9" * 19, *OTHER_DIGITS])
+def test_cfg_43_what_is_no_number_of_64_bits_in_the_digits_0_to_9_is_none(text):
+    assert not is_written_whole(text)
+    assert is_written_whole("0")
+    assert is_written_whole("9" * 18)

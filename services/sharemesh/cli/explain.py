@@ -11,6 +11,7 @@ from sharemesh.cli.topics import where_of
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import Explanation, RecordEvent
 from sharemesh.client.errors import GroupIdNotFoundError
+from sharemesh.domain.setting_values import is_written_whole
 
 _SHOWN_APART = {
     "explanation",
@@ -37,7 +38,7 @@ def register(commands: Commands) -> None:
 
 def _explain(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
     place, mark, offset = args.where.rpartition("@")
-    if not mark or not offset.isdigit() or "/" not in place:
+    if not mark or not is_written_whole(offset) or "/" not in place:
         raise CommandError(
             f"{args.where!r}: expected TOPIC/PARTITION@OFFSET, for example orders/0@42", code=2
         )

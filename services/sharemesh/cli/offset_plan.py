@@ -17,6 +17,7 @@ from sharemesh.client.admin.client import EARLIEST, LATEST
 from sharemesh.client.admin_results import GroupOffset, LogOffset, TopicDescription, TopicPartition
 from sharemesh.client.errors import SharemeshError
 from sharemesh.domain.ids import OFFSET_MAX
+from sharemesh.domain.setting_values import is_written_whole
 
 ROWS_MAX = 100_000
 BYTES_MAX = 32 * 1024 * 1024
@@ -83,7 +84,7 @@ def scope_of(
             wanted.extend(TopicPartition(name, number) for number in sorted(have))
             continue
         for part in numbers.split(","):
-            if not part.isdigit() or int(part) not in have:
+            if not is_written_whole(part) or int(part) not in have:
                 raise CommandError(
                     f"partition {part!r} of topic {name!r} does not exist: it has 0 to {max(have)}"
                 )

@@ -12,6 +12,7 @@ from sharemesh.client.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from sharemesh.domain.setting_values import is_written_whole
 
 _EXAMPLES = """examples:
   sharemesh topics create orders --partitions 4
@@ -91,7 +92,7 @@ def where_of(text: str) -> TopicPartition:
         CommandError: It has another form.
     """
     topic, mark, partition = text.rpartition("/")
-    if not mark or not topic or not partition.isdigit():
+    if not mark or not topic or not is_written_whole(partition):
         raise CommandError(f"{text!r}: expected TOPIC/PARTITION, for example orders/0", code=2)
     return TopicPartition(topic, int(partition))
 

@@ -4,7 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sharemesh.client.errors import ConfigError, IllegalArgumentError, InvalidGroupIdError
-from sharemesh.domain.setting_values import SettingValueError, nearest, written_whole
+from sharemesh.domain.setting_values import (
+    SettingValueError,
+    is_written_whole,
+    nearest,
+    written_whole,
+)
 
 INT32_MAX = 2_147_483_647
 
@@ -303,7 +308,7 @@ def bootstrap_addresses(servers: str) -> tuple[str, ...]:
         raise ConfigError("bootstrap.servers is empty: give host:port of one process at least")
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 1 <= int(port) <= 65_535:
+        if not host or not is_written_whole(port) or not 1 <= int(port) <= 65_535:
             raise ConfigError(f"bootstrap.servers: {address!r} is not host:port")
     return addresses
 

@@ -5,12 +5,18 @@ import re
 from collections.abc import Iterable
 
 _NAME_CHARS_MAX = 100  # more of a wrong name is not compared
+_DIGITS_MAX = 18  # any such number has 64 bits
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class SettingValueError(ValueError):
     """A value is not accepted; the text says why and goes behind setting and value."""
+
+
+def is_written_whole(text: str) -> bool:
+    """Whether it is a whole number of 64 bits, written in the digits 0 to 9 (CFG-43)."""
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
 def written_whole(text: str) -> int:
