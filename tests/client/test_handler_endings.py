@@ -107,6 +107,26 @@ async def test_what_a_handler_says_after_its_lock_counts_for_nothing_tok_5():
     await consumer.close()
 
 
+async def test_a_record_whose_lock_ended_while_it_was_kept_comes_again_to_its_member_tok_5():
+    cluster = MiniCluster(lock_ms=200)
+    cluster.append(b"x")
+
+    async def handler(record):
+        if record.delivery_count == 1:
+            asyncio.get_running_loop().call_soon(time.sleep, 0.3)  # retries are late by so much
+            raise OSError
+
+    options = RunOptions(renew=False, retry_backoff_ms=10_000)
+    consumer = await consumer_of(cluster)
+    running = asyncio.ensure_future(consumer.run(handler, options=options))
+    await until(lambda: cluster.states() == ["accepted"])
+    assert cluster.counts() == [2]
+    assert [types for *_, types in cluster.acknowledged] == [[1]]
+    consumer.stop()
+    await running
+    await consumer.close()
+
+
 @pytest.mark.parametrize("handler", [None, "handle", 3])
 async def test_what_cannot_be_called_is_refused_before_any_record_is_taken_cl_47(handler):
     cluster = MiniCluster()

@@ -106,8 +106,9 @@ class HandlerCalls:
             if not called.done():
                 active.late = called
         finally:
-            if active.late is None:
+            if active.late is None and not called.done():
                 called.cancel()
+                await asyncio.wait({called}, timeout=CANCEL_WAIT_MS / 1_000)
         raise TimeoutError(f"the handler did not end within {self._deadline_ms} ms (deadline_ms)")
 
 

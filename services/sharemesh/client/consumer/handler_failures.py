@@ -123,6 +123,12 @@ class RunOptions:
                 f"records_per_second must be from {RATE_MIN} to {RATE_MAX}, but is {rate!r}"
             )
 
+    def is_outage(self, error: Exception | None) -> bool:
+        """Whether the breaker counts it; what a retry policy rejects is the record's own."""
+        if error is None or (self.retry is not None and not self.retry.retries(error)):
+            return False
+        return self.breaker is not None and self.breaker.is_outage(error)
+
     def after(
         self, error: Exception, delivery_count: int, chance: Random
     ) -> tuple[AcknowledgeType, int]:

@@ -240,11 +240,13 @@ class HandlerRunner:
 
     def _start_handlers(self) -> None:
         while self._waiting and len(self._running) < self._room():
+            active = self._waiting[0]
+            if active.is_lost or self._hold_back(active):
+                self._waiting.popleft()
+                continue
             if self._rate is not None and not self._rate.take(self._clock.now_ms()):
                 return
-            active = self._waiting.popleft()
-            if self._hold_back(active):
-                continue
+            self._waiting.popleft()
             expired = self._clock.now_ms() >= active.held_until_ms
             if expired or not active.is_session_open:  # the leader delivers it again
                 self._active.pop(active.key, None)
@@ -321,7 +323,7 @@ class HandlerRunner:
         breaker = self._breaker
         if breaker is None or active.is_lost:
             return False
-        active.is_outage = self._is_outage(breaker, error)
+        active.is_outage = self._options.is_outage(error)
         before = breaker.state
         now_ms = self._clock.now_ms()
         breaker.ended(active.key, failed=active.is_outage, now_ms=now_ms)
@@ -335,12 +337,6 @@ class HandlerRunner:
                 self._failures.breaker_opened(breaker, error)
                 self._take_nothing()
         return active.is_outage and not breaker.is_closed
-
-    def _is_outage(self, breaker: CircuitBreaker, error: Exception | None) -> bool:
-        """Whether the breaker counts it; what a retry policy rejects is the record's own."""
-        retry = self._options.retry
-        is_tried_again = error is None or retry is None or retry.retries(error)
-        return is_tried_again and breaker.policy.is_outage(error)
 
     def _take_nothing(self) -> None:
         """Give back what no handler has, and what failed of the outage and waits for a retry."""
@@ -391,6 +387,7 @@ class HandlerRunner:
         else:
             self._active.pop(active.key, None)
             self._leave(active)
+            active.acquired_in[1].speak()
 
     def _leave(self, active: HandledRecord) -> None:
         """Tell a handler that goes on, past its deadline or a stop, that its lock is gone."""
@@ -476,15 +473,17 @@ class HandlerRunner:
 
     async def _end_handlers(self) -> None:
         """Wait for running handlers, cancel those that are left, and leave those that go on."""
-        running = list(self._running)
-        if running:
-            await asyncio.wait(running, timeout=self._options.stop_timeout_ms / 1_000)
-        left = {task: active for task, active in self._running.items() if not task.done()}
+        running = dict(self._running)
+        try:
+            if running:
+                await asyncio.wait(running, timeout=self._options.stop_timeout_ms / 1_000)
+        finally:
+            left = {task: active for task, active in running.items() if not task.done()}
+            self._cancels_all = True
+            for task in left:
+                task.cancel()
         if not left:
             return
-        self._cancels_all = True
-        for task in left:
-            task.cancel()
         await asyncio.wait(left, timeout=CANCEL_WAIT_MS / 1_000)
         go_on = [active for task, active in left.items() if not task.done()]
         for active in go_on:
