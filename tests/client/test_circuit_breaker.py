@@ -112,6 +112,7 @@ def test_what_is_given_back_waits_until_others_were_tried_cl_42():
     assert breaker.delay_ms(40) == 60
     breaker.room(10, 100)
     assert breaker.delay_ms(100) == 200  # as long as it would be open next
+    assert breaker.delay_ms(100, again=True) == 300  # the longest such time
     assert breaker_after("..").delay_ms(0) == 0
 
 

@@ -141,11 +141,16 @@ class CircuitBreaker:
         """Return how long it stays open; None if it is not."""
         return max(self._until_ms - now_ms, 0) if self.state is BreakerState.OPEN else None
 
-    def delay_ms(self, now_ms: int) -> int:
-        """Return how long what is given back should wait: until others have been tried."""
+    def delay_ms(self, now_ms: int, *, again: bool = False) -> int:
+        """Return how long what is given back should wait: until others have been tried.
+
+        ``again``: it failed before since the breaker was closed, and no others came.
+        """
         if self.state is BreakerState.OPEN:
             return max(self._until_ms - now_ms, 0)
-        return 0 if self.is_closed else self._next_open_ms
+        if self.is_closed:
+            return 0
+        return self.policy.open_max_ms if again else self._next_open_ms
 
     def is_suspect(self, record: Hashable) -> bool:
         """Whether a record has failed since the breaker was closed, and others say more."""

@@ -300,7 +300,7 @@ class HandlerRunner:
             if active.is_lost:
                 pass  # whoever has the record now decides (spec TOK-5)
             elif is_forgiven:
-                self._give_back([active], self._delay_ms())
+                self._give_back([active], self._delay_ms(again=active.is_tried_again))
             elif retry_ms:
                 self._keep(active, retry_ms)
             else:
@@ -441,9 +441,10 @@ class HandlerRunner:
             if due and engine.versions.knows_renew:
                 engine.acknowledgements.send(due)
 
-    def _delay_ms(self) -> int:
+    def _delay_ms(self, *, again: bool = False) -> int:
         """Return how long what a breaker gives back should wait: until this member tries again."""
-        return 0 if self._breaker is None else self._breaker.delay_ms(self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        return 0 if self._breaker is None else self._breaker.delay_ms(now_ms, again=again)
 
     def _give_back(self, given: Iterable[HandledRecord], delay_ms: int = 0) -> None:
         """Release records whose delivery does not count (spec HBK-20, CL-43)."""
