@@ -297,7 +297,7 @@ def test_a_program_ends_although_a_thread_of_a_handler_hangs_cl_46():
         "begun = threading.Event()\n"
         "threads.submit(lambda: (begun.set(), threading.Event().wait()))\n"
         "begun.wait()\n"
-        "threads.shutdown(wait=False)\n"
+        "threads.close()\n"
     )
     subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
 
@@ -312,15 +312,17 @@ def test_threads_are_begun_when_no_other_is_free_and_end_with_the_rest():
     assert threads.submit(divmod, 7, 2).result(10) == (3, 1)
     with pytest.raises(ZeroDivisionError):
         threads.submit(divmod, 7, 0).result(10)
-    threads.shutdown()
-    assert not any(each.is_alive() for each in threads._threads)
+    threads.close()
+    for each in threads._threads:
+        each.join(10)
+        assert not each.is_alive()
 
 
-def test_what_has_not_begun_can_be_left_out_of_a_shutdown():
+def test_what_has_not_begun_is_left_out_of_a_close():
     threads = DaemonThreads(1, "handler")
     gate = threading.Event()
     first, second = threads.submit(gate.wait), threads.submit(gate.wait)
-    threads.shutdown(wait=False, cancel_futures=True)
+    threads.close()
     assert second.cancelled()
     gate.set()
     assert first.result(10)

@@ -4,9 +4,10 @@ Those of ``concurrent.futures.ThreadPoolExecutor`` are waited for when the progr
 handler that hangs keeps the process for ever.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,7 +17,7 @@ T = TypeVar("T")
 _Call = tuple["Future[Any]", Callable[[], Any]]
 
 
-class DaemonThreads(Executor):
+class DaemonThreads:
     """At most ``most`` threads, each begun when no other is free."""
 
     def __init__(self, most: int, name: str) -> None:
@@ -37,19 +38,16 @@ class DaemonThreads(Executor):
             thread.start()
         return future
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Let each thread end after its call; with ``wait``, until all have."""
-        while cancel_futures:
-            try:
-                call = self._calls.get_nowait()
-            except Empty:
-                break
+    def close(self) -> None:
+        """Leave out what has not begun; each thread ends after its call, nobody waits for it."""
+        left: list[_Call | None] = []
+        with contextlib.suppress(Empty):
+            while True:
+                left.append(self._calls.get_nowait())
+        for call in left:
             if call is not None:
                 call[0].cancel()
         self._calls.put(None)
-        if wait:
-            for thread in self._threads:
-                thread.join()
 
     def _work(self) -> None:
         while True:

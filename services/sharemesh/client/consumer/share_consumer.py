@@ -42,7 +42,7 @@ class ThreadHandlers:
 
     async def handle(self, record: ConsumerRecord) -> AcknowledgeType | None:
         """Return what the handler says."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._called, record)
+        return await asyncio.wrap_future(self._pool.submit(self._called, record))
 
     def _called(self, record: ConsumerRecord) -> AcknowledgeType | None:
         """Call the handler; whatever it raises is a failure of this record and of nothing else.
@@ -61,7 +61,7 @@ class ThreadHandlers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
 
 class ShareConsumer(ConsumerBase):
