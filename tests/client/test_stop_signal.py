@@ -1,8 +1,11 @@
 """SIGTERM ends ``run`` gracefully, unless the program handles it itself (spec CL-46)."""
 
 import asyncio
+import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -48,6 +51,49 @@ def test_cl_46_each_run_of_the_process_is_stopped_and_then_the_default_is_back()
             os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
     assert stopped == [1, 2, 1]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_cl_46_a_worker_that_a_handler_forks_is_ended_by_sigterm():
+    stopped = []
+    with stopped_by_sigterm(lambda: stopped.append(1)):
+        worker = multiprocessing.get_context("fork").Process(target=signal.pause, daemon=True)
+        worker.start()
+        worker.terminate()
+        worker.join(20)
+        ended = worker.exitcode
+        worker.kill()
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert (ended, stopped) == (-signal.SIGTERM, [1])
+
+
+WITHOUT_LOOP = """
+import asyncio, os, signal
+from sharemesh.client.consumer.stop_signal import stopped_by_sigterm
+
+loop = asyncio.new_event_loop()
+loop.close()
+with stopped_by_sigterm(lambda: loop.call_soon_threadsafe(print)):
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+"""
+
+
+def test_cl_46_a_run_whose_event_loop_was_closed_does_not_keep_the_process():
+    program = [sys.executable, "-c", WITHOUT_LOOP]
+    assert subprocess.run(program, timeout=60, check=False).returncode == -signal.SIGTERM
+
+
+def test_cl_46_a_run_whose_event_loop_was_closed_does_not_keep_another_from_its_stop():
+    loop, stopped = asyncio.new_event_loop(), []
+    loop.close()
+    with (
+        stopped_by_sigterm(lambda: loop.call_soon_threadsafe(print)),
+        stopped_by_sigterm(lambda: stopped.append(1)),
+    ):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert stopped == [1]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
