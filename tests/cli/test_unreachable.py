@@ -6,7 +6,7 @@ import pytest
 
 from sharemesh.cli import session
 from sharemesh.cli.__main__ import main
-from tests.etcd_server import free_port
+from tests.free_ports import free_port
 
 
 @pytest.fixture

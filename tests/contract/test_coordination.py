@@ -28,7 +28,8 @@ from sharemesh.ports.coordination import (
     WatchEvent,
 )
 from tests.clocks import LoopClock
-from tests.etcd_server import EtcdServer, free_port, make_cluster
+from tests.etcd_server import EtcdServer, make_cluster
+from tests.free_ports import free_port
 
 TTL_MS = 2_000
 SEED = 20261121

@@ -15,7 +15,8 @@ import pytest
 from sharemesh.client import AdminClient, connect
 from sharemesh.serve.exit_codes import ExitCode
 from tests.cli.local_up import LocalUp, local_up
-from tests.etcd_server import EtcdServer, free_port
+from tests.etcd_server import EtcdServer
+from tests.free_ports import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

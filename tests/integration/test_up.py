@@ -21,7 +21,8 @@ from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervise.child_process import ProcessState
 from sharemesh.serve.supervise.local_cluster import LocalCluster
 from sharemesh.v1 import admin_pb2
-from tests.etcd_server import EtcdServer, free_port
+from tests.etcd_server import EtcdServer
+from tests.free_ports import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

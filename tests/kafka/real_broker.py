@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.etcd_server import die_with_parent, free_port
+from tests.etcd_server import die_with_parent
+from tests.free_ports import free_port
 from tests.kafka.jars import HERE, jars, java
 
 START_S = 120

@@ -16,8 +16,8 @@ from sharemesh.ports.brokers import NewBrokerTopic
 from sharemesh.ports.shard_log import LogRecord
 from tests.backends.kafka.owned_logs import OwnedKafkaLogs
 from tests.clocks import LoopClock
-from tests.etcd_server import free_port
 from tests.faults.brokers.frame_proxy import FETCH_KEY, PRODUCE_KEY, FrameProxy, Mishap
+from tests.free_ports import free_port
 from tests.kafka.real_broker import real_brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]

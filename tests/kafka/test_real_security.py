@@ -22,7 +22,7 @@ from sharemesh.ports.brokers import (
     BrokerUnreachableError,
 )
 from tests.clocks import LoopClock
-from tests.etcd_server import free_port
+from tests.free_ports import free_port
 from tests.kafka.real_broker import QUICK, real_brokers
 from tests.kafka.test_real_requests import a_batch, a_topic
 

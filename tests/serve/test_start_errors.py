@@ -20,7 +20,8 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.serve.exit_codes import ExitCode
 from sharemesh.v1 import admin_pb2
-from tests.etcd_server import EtcdServer, etcd_binary, free_port
+from tests.etcd_server import EtcdServer, etcd_binary
+from tests.free_ports import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

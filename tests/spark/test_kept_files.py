@@ -11,7 +11,7 @@ from sharemesh_spark.kept_files import (
     RunTakenError,
     kept_in,
 )
-from tests.etcd_server import free_port
+from tests.free_ports import free_port
 from tests.object_server import CREDENTIALS, ObjectServer, object_server
 
 pytestmark = pytest.mark.slow

@@ -14,13 +14,14 @@ from functools import partial
 from pathlib import Path
 
 from sharemesh.serve.settings.settings import ServeSettings, UpSettings
-from tests.etcd_server import EtcdServer, free_port
+from tests.etcd_server import EtcdServer
 from tests.faults.brokers import rights
 from tests.faults.brokers.broker_admin import BrokerAdmin
 from tests.faults.brokers.frame_proxy import FrameProxy
 from tests.faults.namespaces import Namespaces
 from tests.faults.steady import Size, SteadyLoad, steady_load
 from tests.faults.trials import ROOT, Outcome
+from tests.free_ports import free_port
 from tests.history.journal import now_ms
 from tests.kafka.real_broker import QUICK, RealBrokers, real_brokers
 from tests.mesh.kafka_mesh import KafkaMesh
