@@ -32,6 +32,7 @@ from tests.clocks import ManualClock
 
 STATE, GROUP = "__sharemesh-local-state", "__sharemesh-local-group"
 SASL_AUTHENTICATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 58, 31
+UNKNOWN_TOPIC = 3
 
 
 class World:
@@ -172,6 +173,34 @@ async def test_ktp_15_each_wrong_setting_is_named_with_its_repair(world, name, v
     words = await world.refused(ExitCode.STORAGE_MISCONFIGURED)
     assert f"topic {STATE} has {name}={value}" in words
     assert f"--entity-name {STATE} --add-config {name}=" in words
+
+
+class OneThatHeardLate:
+    """Answers for the settings of a topic only when it has heard of it."""
+
+    def __init__(self, brokers: Brokers, refusals: int) -> None:
+        self._brokers = brokers
+        self._refusals = refusals
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._brokers, name)
+
+    async def topic_configs(self, topic: str) -> object:
+        self._refusals -= 1
+        if self._refusals >= 0:
+            raise BrokerRefusedError(UNKNOWN_TOPIC, "UNKNOWN_TOPIC_OR_PARTITION", "")
+        return await self._brokers.topic_configs(topic)
+
+
+async def test_ktp_15_settings_are_checked_also_by_a_broker_that_hears_of_a_topic_late(
+    world, caplog
+):
+    await world.ready(OneThatHeardLate(world.kafka.client(), 3))
+    assert "not checked" not in caplog.text
+    world.kafka.configure(STATE, {"cleanup.policy": "compact"})
+    late = OneThatHeardLate(world.kafka.client(), 3)
+    words = await world.refused(ExitCode.STORAGE_MISCONFIGURED, late)
+    assert f"topic {STATE} has cleanup.policy=compact" in words
 
 
 async def test_ktp_16_too_few_brokers():

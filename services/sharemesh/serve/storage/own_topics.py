@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
+    NOT_HEARD_OF,
     CoordinatorTopic,
     CoordinatorTopicError,
     coordinator_topic_problems,
@@ -255,6 +256,8 @@ class OwnTopics:
     async def _asked(self, ask: Callable[[], Awaitable[Answer]], what: str, right: str) -> Answer:
         """Return an answer; requests that find nobody are repeated for a while.
 
+        So are those that reach a broker which has not heard of a new topic yet.
+
         Raises:
             BrokerRefusedError: It was refused for another reason than a missing right.
             StartError: STORAGE_UNREACHABLE or STORAGE_LOGIN_REFUSED.
@@ -270,7 +273,8 @@ class OwnTopics:
                     raise StartError(
                         ExitCode.STORAGE_LOGIN_REFUSED, f"{what}: {error}; {right}"
                     ) from error
-                raise
+                if error.code not in NOT_HEARD_OF or self._clock.now_ms() >= deadline_ms:
+                    raise
             except BrokerUnreachableError as error:
                 if self._clock.now_ms() >= deadline_ms:
                     raise StartError(
