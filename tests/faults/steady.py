@@ -57,7 +57,8 @@ def rows_while(going: Callable[[], bool], rng: random.Random) -> Iterator[tuple[
 class SteadyLoad:
     """A mesh with running producer and consumers; ``violations`` collects what must not be.
 
-    ``late`` is how many acknowledgements changed nothing any more, though they were confirmed.
+    ``late`` is how many acknowledgements changed nothing any more, though they were confirmed, and
+    ``repeated`` how many records the producer wrote once more.
     """
 
     loaded: LoadedMesh
@@ -67,6 +68,7 @@ class SteadyLoad:
     violations: list[str] = field(default_factory=list)
     counts: bool = True
     late: int = 0
+    repeated: int = 0
     producing: "asyncio.Task[None] | None" = None
     _stop: bool = False
     _workers: int = 0
@@ -177,9 +179,13 @@ class SteadyLoad:
         self.violations += report.violations
         self.late = report.late_acknowledgements
         ended = len(state.acknowledged | state.archived)
-        if ended != report.produced + loaded.unplaced:
-            produced = report.produced + loaded.unplaced
-            self.violations.append(f"{ended} of {produced} records ended")
+        produced = report.produced + loaded.unplaced
+        if ended != produced:
+            self.repeated = await asyncio.to_thread(loaded.repeated)
+        if ended != produced + self.repeated:
+            self.violations.append(
+                f"{ended} of {produced} records ended, {self.repeated} of them lie there twice"
+            )
 
 
 @asynccontextmanager

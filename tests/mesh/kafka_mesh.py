@@ -6,13 +6,20 @@ import random
 import re
 import shutil
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from sharemesh.backends.etcd.coordination import EtcdCoordination
@@ -29,6 +36,7 @@ from tests.mesh.state_timeline import StateTimeline
 
 CREATE_S = 60
 LED_S = 60
+READ_S = 60
 POLL_S = 0.02
 DELIVERY_MS = 180_000
 """How long a record is tried: longer than any fault."""
@@ -201,6 +209,33 @@ class KafkaMesh(LoadedMesh):
         for partition, offsets in self.deleted.items():
             state.acknowledged.update((partition, offset) for offset in offsets)
         return state
+
+    def repeated(self) -> int:
+        """Read the topic, and return how many records Kafka's producer wrote once more.
+
+        librdkafka resends under a new epoch what it is not sure of; values tell, each is unique.
+        """
+        values: Counter[bytes] = Counter()
+        config = {"bootstrap.servers": self._producers, "group.id": "of-nobody"}
+        reader = Consumer({**config, "enable.auto.commit": False, "enable.partition.eof": True})
+        try:
+            places = [
+                TopicPartition(self.load.topic, number, OFFSET_BEGINNING)
+                for number in range(self.load.partitions)
+            ]
+            reader.assign(places)
+            left, deadline = len(places), time.monotonic() + READ_S
+            while left:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{left} partitions were not read within {READ_S} s")
+                for message in reader.consume(1_000, POLL_S):
+                    if message.error() is None:
+                        values[message.value()] += 1
+                    elif message.error().code() == KafkaError._PARTITION_EOF:
+                        left -= 1
+        finally:
+            reader.close()
+        return values.total() - len(values)
 
     def verdict(self, state: DurableState) -> Report:
         """Judge all journals; what was deleted is excused.

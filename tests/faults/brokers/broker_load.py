@@ -199,6 +199,8 @@ async def series(trials: Sequence[Trial], seed: int, scene: Scene) -> Outcome:
             logs = steady.loaded.cluster.logs
             steady.violations += await asyncio.to_thread(loud, logs, load.excused)
     notes.append(f"{steady.late} acknowledgements came too late to change anything")
+    if steady.repeated:
+        notes.append(f"Kafka's producer wrote {steady.repeated} records once more")
     return Outcome(tuple(steady.violations), tuple(times), "; ".join(notes), trials=len(trials))
 
 
