@@ -186,6 +186,8 @@ class SteadyLoad:
             self.violations.append(
                 f"{ended} of {produced} records ended, {self.repeated} of them lie there twice"
             )
+        if self.violations:
+            await asyncio.to_thread(loaded.keep, self.violations)
 
 
 @asynccontextmanager

@@ -210,6 +210,12 @@ class KafkaMesh(LoadedMesh):
             state.acknowledged.update((partition, offset) for offset in offsets)
         return state
 
+    def _timeline(self) -> StateTimeline:
+        timeline = StateTimeline(self.load.group, self.load.topic, self.topic_id)
+        for shard, content in enumerate(self._contents):
+            timeline.read(shard, content.records)
+        return timeline
+
     def repeated(self) -> int:
         """Read the topic, and return how many records Kafka's producer wrote once more.
 
@@ -238,15 +244,9 @@ class KafkaMesh(LoadedMesh):
         return values.total() - len(values)
 
     def verdict(self, state: DurableState) -> Report:
-        """Judge all journals; what was deleted is excused.
-
-        Of a run with violations all is left that explains them: journals, what processes said, each
-        batch of the state topic, and of each offset that is named what members and log say of it.
-        """
+        """Judge all journals; what was deleted is excused."""
         ahead_ms = time.time() * 1_000 - now_ms()
-        timeline = StateTimeline(self.load.group, self.load.topic, self.topic_id)
-        for shard, content in enumerate(self._contents):
-            timeline.read(shard, content.records)
+        timeline = self._timeline()
 
         def deleted_at(partition: str, time_ms: float) -> int:
             ends = [end for at_ms, end in self._deletions[partition] if at_ms <= time_ms]
@@ -272,13 +272,19 @@ class KafkaMesh(LoadedMesh):
         )
         for text in timeline.told_before(entries, ahead_ms):
             report.breaks(Promise.FINAL, text)
-        if report.violations and self._kept is not None:
-            self._keep(self._kept, timeline, report.violations, ahead_ms)
         return report
 
-    def _keep(
-        self, kept: Path, timeline: StateTimeline, violations: Sequence[str], ahead_ms: float
-    ) -> None:
+    def keep(self, violations: Sequence[str]) -> None:
+        """Leave all that explains violations, once the run is judged.
+
+        That is journals, what processes said, each batch of the state topic, and of each offset
+        that is named what members and log say of it.
+        """
+        kept = self._kept
+        if kept is None:
+            return
+        ahead_ms = time.time() * 1_000 - now_ms()
+        timeline = self._timeline()
         for folder in (self.journals, self.cluster.logs):
             shutil.copytree(folder, kept / folder.name, dirs_exist_ok=True)
         for shard, content in enumerate(self._contents):

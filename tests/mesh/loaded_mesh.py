@@ -355,6 +355,9 @@ class LoadedMesh:
         """Return the durable state of the group, folded from the state log on disk."""
         return durable_state(self.data, self.load.group, self.load.topic, self.topic_id)
 
+    def keep(self, violations: Sequence[str]) -> None:
+        """Leave what explains violations, where this kind of run is told to."""
+
     def repeated(self) -> int:
         """Return how many records lie in the topic once more than they were produced."""
         return 0
