@@ -62,3 +62,13 @@ async def test_ktp_10_a_topic_that_comes_back_with_its_id_finds_its_states():
         await made.topics(foo=2, bar=1)
         await made.clock.advance(3 * GRACE_MS)
         assert made.states.deleted == []
+
+
+async def test_ktp_10_a_topic_that_comes_back_while_it_is_being_forgotten_keeps_its_states():
+    limits = ServiceLimits(unknown_topic_grace_ms=GRACE_MS, deleted_topics_wait=True)
+    async with world(foo=2, bar=1, limits=limits) as made:
+        await made.joined("m1", ["foo", "bar"])
+        made.service.served[0].state_work.topics_gone({FOO: 0})  # decided while it was away
+        await made.clock.settle()
+        assert made.states.deleted == []
+        assert FOO in made.service.served[0].decisions.group("g").initialized

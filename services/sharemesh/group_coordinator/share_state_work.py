@@ -151,7 +151,9 @@ class ShareStateWork:
 
     async def _drop_topics(self, group_id: GroupId, topics: Mapping[TopicId, int]) -> None:
         def make(group: ShareGroup | None, _: GroupContext) -> GroupDecision[DeletePlan | None]:
-            return GroupDecision((), None) if group is None else topics_deleted(group, topics)
+            known = self._coordinator.catalog.with_id  # it may be attached again by now (KTP-10)
+            gone = {topic: count for topic, count in topics.items() if known(topic) is None}
+            return GroupDecision((), None) if group is None else topics_deleted(group, gone)
 
         plan = await self._decisions.decide(group_id, make)
         if plan is not None:

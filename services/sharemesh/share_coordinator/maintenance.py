@@ -35,7 +35,7 @@ class Maintenance:
         self._view = view
         self._clock = clock
         self._settings = settings
-        self._missing: frozenset[TopicId] = frozenset()
+        self._missing_since_ms: dict[TopicId, int] = {}
         self._says_again = False
         self._refused_until_ms = clock.now_ms()
         self._logger = logging.getLogger(f"sharemesh.state-{shard.index}")
@@ -124,25 +124,30 @@ class Maintenance:
             await self._shard.write(partial(_restored_floor, now_ms=now_ms))
 
     async def sweep_topics(self) -> None:
-        """Delete the state of topics that are unknown for a whole interval.
+        """Delete the state of topics that are unknown for a whole interval, and for their grace.
 
         They were deleted while nobody watched. The view must be alive: it knows this cluster's
         nodes.
         """
         if not self._view.nodes():
             return
+        now_ms, before = self._clock.now_ms(), self._missing_since_ms
         with_state = await self._shard.read(lambda machine: machine.topic_ids())
-        missing = frozenset(t for t in with_state if self._view.topic(t) is None)
-        gone = missing & self._missing
-        self._missing = missing
+        missing = {t: before.get(t, now_ms) for t in with_state if self._view.topic(t) is None}
+        grace_ms = self._settings.topic_grace_ms
+        gone = [
+            t for t, since_ms in missing.items() if t in before and now_ms - since_ms >= grace_ms
+        ]
+        self._missing_since_ms = missing
         await self.delete_topics(gone)
 
     async def delete_topics(self, topic_ids: Iterable[TopicId]) -> None:
-        """Write tombstones for all keys of these topics (SC-25)."""
+        """Write tombstones for all keys of these topics, unless one is back (SC-25, KTP-10)."""
         gone = frozenset(topic_ids)
         limit = self._settings.keys_per_decision
         left = len(gone)
         while left:
+            gone = frozenset(t for t in gone if self._view.topic(t) is None)
             left = await self._shard.write(
                 partial(_tombstones, gone=gone, limit=limit, now_ms=self._clock.wall_ms())
             )

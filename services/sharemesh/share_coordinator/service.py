@@ -92,7 +92,8 @@ class ShareCoordinatorService:
     def start(self) -> None:
         """Begin to serve; before that every share partition is answered with 15 (spec SC-5)."""
         self._active = True
-        self._topics.start()
+        if not self._settings.topic_grace_ms:
+            self._topics.start()
 
     async def close(self) -> None:
         """Give all shards up and refuse what still comes."""

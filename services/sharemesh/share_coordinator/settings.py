@@ -28,6 +28,9 @@ class ShareCoordinatorSettings:
     """share.coordinator.cold.partition.snapshot.interval.ms"""
     generation_grace_ms: int = 7 * _DAY_MS
     """state.log.spark.grace.ms: a generation not renewed for this long no longer stops pruning."""
+    topic_grace_ms: int = 0
+    """How long the states of a topic that is not known any more are kept at least, in case it comes
+    back (KTP-10); 0: it never does, its states go at once."""
     metadata_wait_ms: int = 200
     """How long a request waits for a topic that is not in this node's cluster view yet."""
     hand_over_wait_ms: int = 3_000
