@@ -72,3 +72,17 @@ async def test_ktp_10_a_topic_that_comes_back_while_it_is_being_forgotten_keeps_
         await made.clock.settle()
         assert made.states.deleted == []
         assert FOO in made.service.served[0].decisions.group("g").initialized
+
+
+async def test_ktp_10_the_grace_begins_anew_each_time_a_topic_goes():
+    limits = ServiceLimits(unknown_topic_grace_ms=GRACE_MS, deleted_topics_wait=True)
+    async with world(foo=2, bar=1, limits=limits) as made:
+        await made.joined("m1", ["foo", "bar"])
+        await made.topics(bar=1)
+        await made.clock.advance(GRACE_MS + 1)
+        await made.topics(foo=2, bar=1)
+        await made.clock.advance(GRACE_MS - 3)
+        await made.topics(bar=1)
+        await made.clock.advance(GRACE_MS - 1)
+        assert made.states.deleted == []
+        assert FOO in made.service.served[0].decisions.group("g").initialized

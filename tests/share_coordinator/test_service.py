@@ -229,6 +229,19 @@ async def test_ktp_10_a_topic_that_may_come_back_keeps_its_states_for_the_grace(
             assert topics() == {T1}
 
 
+async def test_ktp_10_the_grace_begins_anew_each_time_a_topic_goes():
+    async with world(topics=(T1,)) as w:
+        await w.register("n1")
+        async with w.coordinator(topic_grace_ms=3_600_000) as service:
+            topics = lambda: service.shards.shard(0).peek(lambda m: m.topic_ids())  # noqa: E731
+            await Client(service).I(1, 7)
+            for _ in range(20):  # away at each look, back between two
+                await w.delete_topic(T1)
+                await w.clock.advance(300_001)
+                await w.create_topic(T1)
+            assert topics() == {T1}
+
+
 async def test_ktp_10_the_grace_begins_anew_with_a_process_that_knows_nothing_of_before():
     async with world(topics=(T1,)) as w:
         await w.register("n1")

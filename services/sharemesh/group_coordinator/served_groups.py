@@ -252,6 +252,7 @@ class ServedGroups:
         """
         changed = set(before.topics) ^ set(now.topics)
         names = {topic.name for topic in changed}
+        self.state_work.topics_come(topic.topic_id for topic in now.topics)
         gone = {
             topic.topic_id: topic.partitions
             for topic in before.topics

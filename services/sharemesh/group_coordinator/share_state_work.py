@@ -136,6 +136,10 @@ class ShareStateWork:
                 job = self._drop_topics(group.group_id, topics)
                 self._shard.start_job("deleted topics", job, put_off=TO_NEXT_PERIOD)
 
+    def topics_come(self, topic_ids: Iterable[TopicId]) -> None:
+        """Begin the grace of these topics anew when they are missed again (KTP-10)."""
+        self._missing.difference_update(topic_ids)
+
     async def drop_unknown(self) -> None:
         """Remove topics from all groups once they have been unknown for a whole period."""
         catalog = self._coordinator.catalog

@@ -131,8 +131,8 @@ class Maintenance:
         """
         if not self._view.nodes():
             return
-        now_ms, before = self._clock.now_ms(), self._missing_since_ms
         with_state = await self._shard.read(lambda machine: machine.topic_ids())
+        now_ms, before = self._clock.now_ms(), self._missing_since_ms
         missing = {t: before.get(t, now_ms) for t in with_state if self._view.topic(t) is None}
         grace_ms = self._settings.topic_grace_ms
         gone = [
@@ -140,6 +140,11 @@ class Maintenance:
         ]
         self._missing_since_ms = missing
         await self.delete_topics(gone)
+
+    def topics_come(self, topic_ids: Iterable[TopicId]) -> None:
+        """Begin the grace of these topics anew when they are missed again (KTP-10)."""
+        for topic_id in topic_ids:
+            self._missing_since_ms.pop(topic_id, None)
 
     async def delete_topics(self, topic_ids: Iterable[TopicId]) -> None:
         """Write tombstones for all keys of these topics, unless one is back (SC-25, KTP-10)."""
@@ -154,14 +159,21 @@ class Maintenance:
 
 
 class TopicWatch:
-    """Calls back with topics that this process has seen and that are gone.
+    """Calls back with topics that this process has seen and that are gone, and with new ones.
 
-    A topic that was never seen is never reported: a view that is still empty deletes nothing.
+    A topic that was never seen is never reported as gone: a view that is still empty deletes
+    nothing.
     """
 
-    def __init__(self, view: ClusterView, on_deleted: Callable[[frozenset[TopicId]], None]) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        on_gone: Callable[[frozenset[TopicId]], None],
+        on_come: Callable[[frozenset[TopicId]], None],
+    ) -> None:
         self._view = view
-        self._on_deleted = on_deleted
+        self._on_gone = on_gone
+        self._on_come = on_come
         self._seen: frozenset[TopicId] = frozenset()
         self._unsubscribe: Callable[[], None] | None = None
 
@@ -178,10 +190,12 @@ class TopicWatch:
 
     def _changed(self) -> None:
         present = frozenset(topic.topic_id for topic in self._view.topics())
-        deleted = self._seen - present
+        gone, come = self._seen - present, present - self._seen
         self._seen = present
-        if deleted:
-            self._on_deleted(deleted)
+        if gone:
+            self._on_gone(gone)
+        if come:
+            self._on_come(come)
 
 
 def _cold_snapshots(

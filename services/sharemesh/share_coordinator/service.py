@@ -77,7 +77,7 @@ class ShareCoordinatorService:
         self._hand_overs = HandOvers()
         self._hand_over_waits = HandOverWaits(settings.hand_over_wait_ms)
         self._history = HistorySearch(clock, settings)
-        self._topics = TopicWatch(view, self._topics_deleted)
+        self._topics = TopicWatch(view, self._topics_gone, self._topics_come)
 
     def offer(self, listener: Listener) -> None:
         """Offer the methods of ``ShareCoordinator``."""
@@ -92,8 +92,7 @@ class ShareCoordinatorService:
     def start(self) -> None:
         """Begin to serve; before that every share partition is answered with 15 (spec SC-5)."""
         self._active = True
-        if not self._settings.topic_grace_ms:
-            self._topics.start()
+        self._topics.start()
 
     async def close(self) -> None:
         """Give all shards up and refuse what still comes."""
@@ -358,11 +357,17 @@ class ShareCoordinatorService:
         self._upkeep[shard.index] = upkeep
         upkeep.start()
 
-    def _topics_deleted(self, topic_ids: frozenset[TopicId]) -> None:
+    def _topics_gone(self, topic_ids: frozenset[TopicId]) -> None:
+        if self._settings.topic_grace_ms:
+            return  # they may come back: upkeep deletes their states in time (KTP-10)
         for shard in self.shards.served():
             upkeep = self._upkeep[shard.index]
             job = upkeep.delete_topics(topic_ids)
             shard.start_job("deleted topics", job, put_off=TO_NEXT_PERIOD)
+
+    def _topics_come(self, topic_ids: frozenset[TopicId]) -> None:
+        for shard in self.shards.served():
+            self._upkeep[shard.index].topics_come(topic_ids)
 
 
 def _unanswered(refused: RefusedError) -> StateResult:
