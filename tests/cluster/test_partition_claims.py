@@ -294,8 +294,8 @@ async def test_krl_17_leader_epochs_stay_above_those_that_a_restored_store_forgo
     assert set(led(topic, *nodes)) == all_partitions(topic)
 
 
-async def test_krl_17_a_topic_that_is_attached_again_goes_on_above_its_leader_epochs(mesh):
-    """KTP-3: it has the same id, and clients that saw it before believe no lower epoch."""
+async def test_ktp_19_a_topic_that_is_attached_again_goes_on_above_its_leader_epochs(mesh):
+    """It has the same id: whoever saw an epoch of it before must not meet it a second time."""
     nodes, _ = await three(mesh)
     topic = await make_topic(mesh, partitions=2)
     keys, view = nodes[0].view.keys, nodes[0].view
@@ -304,17 +304,56 @@ async def test_krl_17_a_topic_that_is_attached_again_goes_on_above_its_leader_ep
         await mesh.parent.commit([], [Delete(keys.claim(partition))])
         await mesh.settle(5_000)
     assert view.leader(partition).leader_epoch == 5
-    await detach_topic(mesh.parent, view, topic.name)
+    await detach_topic(mesh.parent, view, topic.name, kept=True)
     await mesh.settle(5_000)
-    assert not view.tables.assignments
+    assert not view.tables.claims
+    assert led(topic, *nodes) == {}
+    epochs = {each: view.tables.assignments[each].value.leader_epoch for each in (partition, other)}
+    assert epochs == {partition: 5, other: 1}
     mesh.fences.epochs.clear()
+    for node in nodes:
+        node.view._fallen.clear()
     stored = Put(keys.topic(topic.name), records.encode_topic(topic))
     await mesh.parent.commit([], [stored, Delete(keys.deletion(topic.topic_id))])
     await mesh.settle(5_000)
     epochs = {each: view.leader(each).leader_epoch for each in (partition, other)}
-    assert epochs[partition] > 5
-    assert epochs[other] > 1
+    assert epochs == {partition: 6, other: 2}
     assert set(led(topic, *nodes)) == all_partitions(topic)
+
+
+async def test_ktp_19_a_leader_that_dies_while_its_topic_is_detached_leaves_its_epoch(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh, partitions=1)
+    (partition,) = all_partitions(topic)
+    keys, view = nodes[0].view.keys, nodes[0].view
+    await mesh.parent.commit([], [Delete(keys.claim(partition))])
+    await detach_topic(mesh.parent, view, topic.name, kept=True)
+    await mesh.settle(60_000)
+    assert not view.tables.claims
+    epoch = view.tables.assignments[partition].value.leader_epoch
+    stored = Put(keys.topic(topic.name), records.encode_topic(topic))
+    await mesh.parent.commit([], [stored, Delete(keys.deletion(topic.topic_id))])
+    await mesh.settle(10_000)
+    assert view.leader(partition).leader_epoch > epoch
+
+
+async def test_ktp_19_a_topic_that_stays_away_is_forgotten_in_time(mesh):
+    nodes, controller = await three(mesh)
+    desired = controller.controller._desired
+    desired._limits = replace(desired._limits, kept_ms=600_000)
+    topic = await make_topic(mesh)
+    other = await make_topic(mesh, "other", 3)
+    keys, view = nodes[0].view.keys, nodes[0].view
+    (partition,) = [each for each in all_partitions(topic) if each.partition == 0]
+    await mesh.parent.commit([], [Put(keys.seen_partition(partition), b"how far it was seen")])
+    await detach_topic(mesh.parent, view, topic.name, kept=True)
+    await mesh.settle(540_000)
+    assert partition in view.tables.assignments
+    assert await mesh.parent.get(keys.seen_partition(partition)) is not None
+    await mesh.settle(120_000)
+    assert {each.topic_id for each in view.tables.assignments} == {other.topic_id}
+    assert not view.tables.deletions
+    assert await mesh.parent.get(keys.seen_partition(partition)) is None
 
 
 async def test_krl_18_what_a_leader_writes_of_a_topic_that_is_gone_goes_with_its_claim(mesh):
@@ -336,7 +375,7 @@ async def test_leader_epochs_that_are_forgotten_are_remembered_of_so_many_partit
     monkeypatch.setattr(watched_view, "FALLEN_MAX", 3)
     nodes, _ = await three(mesh)
     topic = await make_topic(mesh, partitions=5)
-    await detach_topic(mesh.parent, nodes[0].view, topic.name)
+    await delete_topic(mesh.parent, nodes[0].view, topic.name)
     await mesh.settle(5_000)
     kept = [each for each in all_partitions(topic) if nodes[0].view.lead_above(each)]
     assert len(kept) == 3

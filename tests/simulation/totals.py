@@ -140,6 +140,12 @@ RARE_ON_KAFKA: dict[str, tuple[str, ...]] = {
     "crashing": ("fault broker_killed", "fault tail_lost", "fault power_cut"),
     "crowded": RARE["crowded"],
     "delayed_retry": RARE["delayed_retry"],
+    "detached": (
+        "topics detached",
+        "fault kill",
+        "locks expired",
+        "redelivered: its leader changed while it was held",
+    ),
     "lossy": ("losses", "losses that were said", "shards refused after a loss"),
     "pruned": ("groups deleted",),
     "tenants": RARE["tenants"],

@@ -164,7 +164,7 @@ class KafkaTopicStore:
         self._check_managed(name, "deleted")
         topic = self._known(name)
         await _passed(self._brokers.delete_topic(name, timeout_ms=TIMEOUT_MS))
-        await topics.detach_topic(self._coordination, self._view, name)
+        await topics.detach_topic(self._coordination, self._view, name, kept=False)
         return topic
 
     async def attach(self, name: str) -> TopicInfo:
@@ -194,7 +194,7 @@ class KafkaTopicStore:
 
     async def detach(self, name: str) -> TopicInfo:
         """Forget a topic."""
-        return await topics.detach_topic(self._coordination, self._view, name)
+        return await topics.detach_topic(self._coordination, self._view, name, kept=True)
 
     async def configs(self, topic: TopicInfo) -> Mapping[str, str]:
         """Return what the Kafka cluster reports, of the settings that are known here (KTP-12)."""

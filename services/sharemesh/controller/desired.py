@@ -21,6 +21,8 @@ class PlacementLimits:
     moves_per_round: int = 10
     round_ms: int = 10_000
     trouble_ms: int = 300_000  # none for so long after a node could not lead something
+    kept_ms: int = 30 * 24 * 60 * 60 * 1_000
+    """How long the leader epochs of a detached topic are kept: longer than any state (KTP-19)."""
     shape: placement.PartitionShape = placement.SHIPPED
 
 
@@ -35,10 +37,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentPlan:
-    """Assignments to write, deletion notes to drop, and when to plan again (None: on change)."""
+    """Assignments to write, deletion notes to drop, and when to plan again (None: on change).
+
+    ``forgotten`` are topics that were detached for so long that their leader epochs go (KTP-19).
+    """
 
     changes: tuple[Change, ...]
     finished_deletions: tuple[TopicId, ...]
+    forgotten: tuple[TopicId, ...]
     voluntary_moves: int
     again_ms: int | None
 
@@ -55,6 +61,7 @@ class DesiredPlacement:
         self._next_round_ms = 0
         self._seen: set[NodeId] = set()
         self._noted_ms: dict[tuple[TopicPartition, int], int] = {}
+        self._detached_ms: dict[tuple[TopicId, int], int] = {}
 
     def forget_seen(self) -> None:
         """Forget who was seen: after a lost session others may have lost theirs too."""
@@ -104,7 +111,12 @@ class DesiredPlacement:
         again_ms = self._again_ms(members, now_ms, settle_ms)
         if awaited:
             again_ms = max(1, arrival_deadline_ms - now_ms)
-        return AssignmentPlan(changes, self._finished(), result.voluntary_moves, again_ms)
+        forgotten, forget_ms = self._forgotten(now_ms)
+        if forget_ms is not None:
+            again_ms = forget_ms if again_ms is None else min(again_ms, forget_ms)
+        return AssignmentPlan(
+            changes, self._finished(), forgotten, result.voluntary_moves, again_ms
+        )
 
     async def _carry_out(
         self,
@@ -137,9 +149,22 @@ class DesiredPlacement:
             for stored in tables.topics.values()
             for number in range(stored.value.partitions)
         ]
-        if tables.deletions:
-            partitions.extend(p for p in tables.assignments if p.topic_id in tables.deletions)
+        freed = {topic_id for topic_id, note in tables.deletions.items() if not note.value.kept}
+        if freed:
+            partitions.extend(p for p in tables.assignments if p.topic_id in freed)
         return partitions
+
+    def _forgotten(self, now_ms: int) -> tuple[tuple[TopicId, ...], int | None]:
+        """Return detached topics that were away for their time, and when the next one will be."""
+        notes = self._view.tables.deletions.items()
+        kept = {(topic_id, note.create_revision) for topic_id, note in notes if note.value.kept}
+        self._detached_ms = {note: self._detached_ms.get(note, now_ms) for note in kept}
+        left = {
+            topic_id: since_ms + self._limits.kept_ms - now_ms
+            for (topic_id, _), since_ms in self._detached_ms.items()
+        }
+        waiting = [left_ms for left_ms in left.values() if left_ms > 0]
+        return tuple(t for t, left_ms in left.items() if left_ms <= 0), min(waiting, default=None)
 
     def _finished(self) -> tuple[TopicId, ...]:
         tables = self._view.tables

@@ -14,6 +14,7 @@ from sharemesh.cluster.view.cluster_state import StateChanges
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.controller.desired import AssignmentPlan, Change, DesiredPlacement, PlacementLimits
 from sharemesh.controller.topic_mirror import TopicMirror
+from sharemesh.domain.ids import TopicId
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import (
     GUARDS_MAX,
@@ -258,6 +259,19 @@ class AssignmentWriter:
                 yield self._assignment(change, guard)
         for topic_id in plan.finished_deletions:
             yield _Write(Delete(self._view.keys.deletion(topic_id)), ())
+        for topic_id in plan.forgotten:
+            yield from self._forget(topic_id)
+
+    def _forget(self, topic_id: TopicId) -> Iterator[_Write]:
+        """Forget a topic that was detached long ago; it fails for one that is attached again."""
+        tables, keys = self._view.tables, self._view.keys
+        note = tables.deletions[topic_id]
+        guard = Guard(keys.deletion(topic_id), create_revision=note.create_revision)
+        yield _Write(Delete(keys.seen_topic(topic_id), prefix=True), (guard,))
+        for partition in tables.assignments:
+            if partition.topic_id == topic_id:
+                unclaimed = Guard(keys.claim(partition), create_revision=0)
+                yield _Write(Delete(keys.assignment(partition)), (guard, unclaimed))
 
     def _topic_guard(self, change: Change) -> Guard | None:
         """Return what makes a write fail once the topic is gone; None if it is gone already."""

@@ -114,7 +114,10 @@ class NobodyElse:
 
 
 class KafkaEngine:
-    """Fills ``Engine``; each life of a process has a client of its own."""
+    """Fills ``Engine``; each life of a process has a client of its own.
+
+    ``topic_grace_ms`` is for how long processes keep what they know of a topic that has gone.
+    """
 
     has_generations = False
     fences_at_once = False
@@ -122,6 +125,7 @@ class KafkaEngine:
     def __init__(self, world: "World", rng: Random) -> None:
         self._world = world
         self.retention = {"retention.ms": "60000"}
+        self.topic_grace_ms = 600_000
         self.faults = sorted((*MESH_FAULTS, *OWN_FAULTS))
         self.cluster = MemoryCluster(
             SimClock(world.loop),
@@ -150,6 +154,7 @@ class KafkaEngine:
             "storage": "kafka",
             "kafka_bootstrap_servers": ("broker-1:9092",),
             "kafka_manage_topics": True,
+            "kafka_topic_grace_ms": self.topic_grace_ms,
         }
 
     async def claim(

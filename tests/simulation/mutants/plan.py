@@ -9,6 +9,7 @@ from tests.simulation.mutants import (
     compaction,
     delays,
     deliveries,
+    detaching,
     hand_overs,
     held,
     logs,
@@ -206,6 +207,11 @@ PLAN_ON_KAFKA: dict[str, dict[Mutant, int]] = {
         compaction.holes_are_read_for_ever: 6,
         compaction.passed_holes_are_not_stored: 16,
         compaction.gaps_are_not_acknowledged: 1,
+    },
+    "detached": {
+        detaching.states_of_detached_topics_go_at_once: 1,
+        detaching.groups_forget_detached_topics_at_once: 1,
+        detaching.leader_epochs_begin_again_after_detaching: 1,
     },
     "lossy": {
         stamped_logs.losses_are_not_looked_for: 1,

@@ -1,6 +1,7 @@
 """The workloads by name."""
 
 from tests.simulation.workloads.compacted import CompactedWorkload
+from tests.simulation.workloads.detached import DetachedWorkload
 from tests.simulation.workloads.lossy import LossyWorkload
 from tests.simulation.workloads.mixed import MixedWorkload, ShortWorkload
 from tests.simulation.workloads.paused import PausedWorkload
@@ -44,8 +45,9 @@ WORKLOADS: dict[str, type[MixedWorkload]] = {
     "latest": LatestWorkload,
     "lossy": LossyWorkload,
     "compacted": CompactedWorkload,
+    "detached": DetachedWorkload,
     "unreadable": UnreadableWorkload,
     "revoked": RevokedWorkload,
     "tenants": TenantsWorkload,
 }
-ON_KAFKA_ONLY = ("compacted", "lossy")
+ON_KAFKA_ONLY = ("compacted", "detached", "lossy")

@@ -101,10 +101,16 @@ class ClaimPolicy:
 
     def deleted(self, partition: TopicPartition) -> bool:
         """Return whether the topic was deleted and this partition's directories are to be freed."""
-        tables = self.view.tables
-        return (
-            partition.topic_id in tables.deletions and partition.topic_id not in tables.topics_by_id
-        )
+        return self._is_gone(partition, kept=False)
+
+    def detached(self, partition: TopicPartition) -> bool:
+        """Return whether nobody may lead the partition, and its epoch stays as it is (KTP-19)."""
+        return self._is_gone(partition, kept=True)
+
+    def _is_gone(self, partition: TopicPartition, *, kept: bool) -> bool:
+        tables, topic_id = self.view.tables, partition.topic_id
+        note = tables.deletions.get(topic_id)
+        return note is not None and note.value.kept is kept and topic_id not in tables.topics_by_id
 
     def concerns(self, partition: TopicPartition) -> bool:
         """Return whether this node is to do something about the partition, now or soon."""
@@ -135,7 +141,7 @@ class ClaimPolicy:
 
     def should_let_go(self, partition: TopicPartition) -> bool:
         """Return whether this process is to relinquish a partition that it leads."""
-        if self._withdrawn or self.deleted(partition):
+        if self._withdrawn or self.deleted(partition) or self.detached(partition):
             return True
         assignment = self.assignment(partition)
         return assignment is None or assignment.value.leader != self.me

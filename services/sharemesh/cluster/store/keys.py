@@ -10,7 +10,7 @@
     assign/<topic id>/<partition>   who should lead, standbys, the highest leader epoch
     lead/<topic id>/<partition>     who does lead: the claim (leased)
     trouble/<topic id>/<partition>  why the assigned leader cannot lead it (leased)
-    deleted/<topic id>              directories of this topic are still to be freed
+    deleted/<topic id>              a topic is gone: directories are to be freed, or it may return
     storage                         which engine keeps the logs, and where; written once
     storage-problems/<topic>        what is wrong with a topic of the cluster's own
     seen/<name>                     how far the log of a coordinator shard was confirmed

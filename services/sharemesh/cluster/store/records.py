@@ -69,11 +69,15 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A topic that is gone while its directories may not be."""
+    """A topic that is gone while its directories may not be.
+
+    ``kept``: it was detached and may come back; its leader epochs are not forgotten yet (KTP-19).
+    """
 
     name: str
     topic_id: TopicId
     partitions: int
+    kept: bool = False
 
 
 def encode(fields: Mapping[str, object]) -> bytes:
@@ -267,13 +271,15 @@ def decode_claim(value: bytes) -> Claim:
 
 def encode_deletion(deletion: Deletion) -> bytes:
     """Return the value of a deletion note."""
-    return encode({"name": deletion.name, "partitions": deletion.partitions})
+    kept = {"kept": 1} if deletion.kept else {}
+    return encode({"name": deletion.name, "partitions": deletion.partitions, **kept})
 
 
 def decode_deletion(deleted_id: TopicId, value: bytes) -> Deletion:
     """Return a deletion note."""
     fields = decode(value)
-    return Deletion(text(fields, "name"), deleted_id, integer(fields, "partitions"))
+    kept = integer(fields, "kept", 0) > 0
+    return Deletion(text(fields, "name"), deleted_id, integer(fields, "partitions"), kept)
 
 
 def encode_trouble(trouble: Trouble) -> bytes:

@@ -62,9 +62,16 @@ async def create_topic(
 
 
 async def delete_topic(
-    coordination: Coordination, view: ClusterView, name: str, *, also: Sequence[Delete] = ()
+    coordination: Coordination,
+    view: ClusterView,
+    name: str,
+    *,
+    also: Sequence[Delete] = (),
+    kept: bool = False,
 ) -> TopicInfo:
     """Delete a topic and return what it was; its files are freed by share leaders, later.
+
+    With ``kept`` there are none, and its leader epochs stay for a time (KTP-19).
 
     Raises:
         RefusedError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -72,12 +79,13 @@ async def delete_topic(
     keys = Keys(view.cluster_id)
     for _ in range(ATTEMPTS):
         stored, topic = await _read(coordination, keys, name)
-        deletion = Deletion(name, topic.topic_id, topic.partitions)
+        deletion = Deletion(name, topic.topic_id, topic.partitions, kept)
+        seen = () if kept else (Delete(keys.seen_topic(topic.topic_id), prefix=True),)
         revision = await coordination.commit(
             [Guard(stored.key, mod_revision=stored.mod_revision)],
             [
                 Delete(stored.key),
-                Delete(keys.seen_topic(topic.topic_id), prefix=True),
+                *seen,
                 *also,
                 Put(keys.deletion(topic.topic_id), records.encode_deletion(deletion)),
             ],
@@ -97,15 +105,19 @@ async def attach_topic(coordination: Coordination, view: ClusterView, name: str)
     await coordination.commit([], [put])
 
 
-async def detach_topic(coordination: Coordination, view: ClusterView, name: str) -> TopicInfo:
+async def detach_topic(
+    coordination: Coordination, view: ClusterView, name: str, *, kept: bool
+) -> TopicInfo:
     """Forget a topic of the Kafka cluster and return what it was (KTP-3).
+
+    ``kept``: it is still there, and may be attached again (KTP-19).
 
     Raises:
         RefusedError: UNKNOWN_TOPIC_OR_PARTITION.
     """
     keys = Keys(view.cluster_id)
     notes = [Delete(keys.attached_topic(name)), Delete(keys.wanted_topic(name))]
-    return await delete_topic(coordination, view, name, also=notes)
+    return await delete_topic(coordination, view, name, also=notes, kept=kept)
 
 
 async def add_partitions(
