@@ -35,7 +35,7 @@ class Admin:
             for each in group_ids
         }
 
-    def list_groups(self):
+    def list_groups(self, *, partial=False):
         return [GroupListing("billing", "share", "Stable")]
 
 

@@ -76,6 +76,18 @@ async def test_list_leaves_out_what_may_not_be_described():
         assert await listed(made) == (0, {})
 
 
+async def test_adm_4_a_list_says_of_which_shards_it_is_and_which_have_no_leader():
+    async with world(foo=1, group_shards=3) as made:
+        response = await made.call(methods.LIST_GROUPS, pb.ListGroupsRequest())
+        assert (response.error_code, response.shard_count) == (0, 3)
+        assert list(response.shards) == [0, 1, 2]
+        await made.service.stop_shard(1)
+        response = await made.call(methods.LIST_GROUPS, pb.ListGroupsRequest())
+        assert list(response.shards) == [0, 2]
+        assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert "the list is incomplete: group-1 has no leader" in response.error_message
+
+
 async def test_only_empty_groups_are_deleted_and_their_state_first():
     async with world(foo=2) as made:
         await made.joined("m1", ["foo"])

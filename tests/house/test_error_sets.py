@@ -10,7 +10,6 @@ POLICY = "domain/errors.py"
 DIFFERENCES = {
     "audit/listener.py": 2,  # what was not tried here; what may be stored
     "backends/kafka/record_logs/cluster_words.py": 1,  # what Kafka says of a batch itself
-    "client/admin/groups.py": 1,  # coordinators that have nothing to list
     "client/admin/router.py": 1,  # an administrator hears at once what consumers wait for
     "client/consumer/acknowledgement_sender.py": 1,  # the same leader may take it later
     "client/consumer/membership.py": 1,  # a heartbeat may always be sent again

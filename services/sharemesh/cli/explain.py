@@ -46,7 +46,7 @@ def _explain(session: CommandSession, admin: AdminClient, args: argparse.Namespa
     try:
         found = admin.explain(args.group, where.topic, where.partition, int(offset))
     except GroupIdNotFoundError as error:
-        hint = nearest(args.group, [each.group_id for each in admin.list_groups()])
+        hint = nearest(args.group, [each.group_id for each in admin.list_groups(partial=True)])
         raise CommandError(f"{error}{hint}") from error
     if session.as_json:
         facts = asdict(found)

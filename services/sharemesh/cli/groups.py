@@ -20,7 +20,11 @@ from sharemesh.cli.session import (
 )
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import GroupDescription, GroupOffset, MemberDescription
-from sharemesh.client.errors import GroupIdNotFoundError, SharemeshError
+from sharemesh.client.errors import (
+    CoordinatorNotAvailableError,
+    GroupIdNotFoundError,
+    SharemeshError,
+)
 
 INTERVAL_MIN_S = 0.1
 INTERVAL_MAX_S = 3_600.0
@@ -104,12 +108,20 @@ def register(commands: Commands) -> None:
 
 
 def _list(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
-    found = admin.list_groups(states=[each for each in args.state.split(",") if each])
+    states = [each for each in args.state.split(",") if each]
+    incomplete = False
+    try:
+        found = admin.list_groups(states=states)
+    except CoordinatorNotAvailableError as error:
+        incomplete = True
+        session.complain(f"sharemesh: {error}")
+        found = admin.list_groups(states=states, partial=True)
     rows = [
         {"group": each.group_id, "type": each.group_type, "state": each.state} for each in found
     ]
-    session.show(rows, "group, type, state", empty="there are no share groups")
-    return 0
+    nothing = "no share groups can be listed now" if incomplete else "there are no share groups"
+    session.show(rows, "group, type, state", empty=nothing)
+    return 1 if incomplete else 0
 
 
 def _describe(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
@@ -195,7 +207,7 @@ def _show_groups(session: CommandSession, admin: AdminClient, group_ids: Sequenc
 
 
 def _known(admin: AdminClient) -> list[str]:
-    return [each.group_id for each in admin.list_groups()]
+    return [each.group_id for each in admin.list_groups(partial=True)]
 
 
 def assignment_text(member: MemberDescription) -> str:

@@ -12,11 +12,13 @@ from sharemesh.domain.ids import GroupId
 from sharemesh.domain.share_group import assignor
 from sharemesh.domain.share_group.context import GroupDecision
 from sharemesh.domain.share_group.group import GroupMember, GroupState, ShareGroup
+from sharemesh.domain.share_group.missing_shards import incomplete_words
 from sharemesh.domain.share_group.offsets import delete_group, group_deleted
 from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
 from sharemesh.group_coordinator.member_stream import partitions_message
 from sharemesh.group_coordinator.served_groups import ServedGroups
 from sharemesh.ports.authorizer import Operation, ResourceType
+from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import CallContext
 from sharemesh.v1 import group_coordinator_pb2 as pb
 
@@ -64,7 +66,7 @@ class GroupAdmin:
     async def list_groups(
         self, request: pb.ListGroupsRequest, context: CallContext
     ) -> pb.ListGroupsResponse:
-        """List the groups that this node serves, filtered by type and state."""
+        """List the groups that this node serves, and of which shards they are (spec ADM-4)."""
         self._coordinator.check_groups(len(request.states_filter) + len(request.types_filter))
         response = pb.ListGroupsResponse()
         try:
@@ -86,6 +88,7 @@ class GroupAdmin:
                 response.error_code = error.error
                 response.error_message = error.message
                 continue
+            response.shards.append(groups.shard.index)
             for group in found:
                 await slices.spend()
                 if (not states or group.state in states) and (
@@ -97,7 +100,22 @@ class GroupAdmin:
                     response.groups.add(
                         group_id=group.group_id, group_type=GROUP_TYPE, group_state=group.state
                     )
+        self._tell_missing(response)
         return response
+
+    def _tell_missing(self, response: pb.ListGroupsResponse) -> None:
+        """Say which shards nobody serves: who does not count shards would take them for empty."""
+        shards = [each for each in self._coordinator.view.shards() if each.kind is ShardKind.GROUP]
+        response.shard_count = len(shards)
+        missing = [
+            each.election
+            for each in shards
+            if each.shard not in response.shards
+            and (each.node is None or each.node.node_id == self._coordinator.node_id)
+        ]
+        if missing and not response.error_code:
+            response.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            response.error_message = incomplete_words(missing)
 
     async def delete(
         self, request: pb.DeleteGroupsRequest, context: CallContext

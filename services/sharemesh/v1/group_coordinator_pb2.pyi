@@ -134,16 +134,20 @@ class ListedGroup(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., group_type: _Optional[str] = ..., group_state: _Optional[str] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "groups", "throttle_time_ms")
+    __slots__ = ("error_code", "error_message", "groups", "throttle_time_ms", "shards", "shard_count")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    SHARD_COUNT_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
     groups: _containers.RepeatedCompositeFieldContainer[ListedGroup]
     throttle_time_ms: int
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[ListedGroup, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
+    shards: _containers.RepeatedScalarFieldContainer[int]
+    shard_count: int
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[ListedGroup, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ..., shards: _Optional[_Iterable[int]] = ..., shard_count: _Optional[int] = ...) -> None: ...
 
 class DeleteGroupsRequest(_message.Message):
     __slots__ = ("group_ids",)

@@ -1,6 +1,6 @@
 """How answers of the services become what the admin client returns."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sharemesh.client.admin_results import (
@@ -20,12 +20,16 @@ from sharemesh.client.admin_results import (
     TopicPartition,
 )
 from sharemesh.client.errors import (
+    CoordinatorNotAvailableError,
     IllegalArgumentError,
     ServiceError,
     SharemeshError,
+    error_for,
     optional_error,
 )
 from sharemesh.codec.state_record import decode_archived
+from sharemesh.domain.errors import coordinator_moved
+from sharemesh.domain.share_group.missing_shards import incomplete_words
 from sharemesh.v1 import admin_pb2, common_pb2, group_coordinator_pb2
 from sharemesh.v1.common_pb2 import RecordEvent as RecordEventMessage
 from sharemesh.v1.share_leader_pb2 import ExplainResponse
@@ -48,6 +52,24 @@ def group_states(states: Iterable[str]) -> list[str]:
             f"Invalid state list '{','.join(given)}'. Valid states are: {', '.join(VALID_STATES)}"
         )
     return [proper[state.lower()] for state in given]
+
+
+def missing_in_list(answers: Sequence[_G.ListGroupsResponse]) -> Problem:
+    """Return which shards no answer holds the groups of; None: all are there (spec ADM-4)."""
+    if all(each.shard_count for each in answers):
+        there = {shard for each in answers for shard in each.shards}
+        count = max(each.shard_count for each in answers)
+        gone = [f"group-{shard}" for shard in range(count) if shard not in there]
+        return CoordinatorNotAvailableError(incomplete_words(gone)) if gone else None
+    # An older process does not say of which shards its groups are.
+    return next(
+        (
+            error_for(each.error_code, each.error_message)
+            for each in answers
+            if coordinator_moved(each.error_code)
+        ),
+        None,
+    )
 
 
 async def caught(one: Callable[[Any], Any], about: Any) -> Any:  # noqa: ANN401

@@ -13,6 +13,7 @@ from sharemesh.client.admin.codec import (
     group_of,
     group_offset_of,
     group_states,
+    missing_in_list,
     offset_partitions,
 )
 from sharemesh.client.admin.router import AdminConnection
@@ -32,7 +33,7 @@ from sharemesh.client.errors import (
     optional_error,
 )
 from sharemesh.codec.state_record import put_batches
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.errors import ErrorCode, coordinator_moved
 from sharemesh.domain.group_config.group_definitions import PAUSED
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.methods import Method, Request, Response
@@ -46,21 +47,34 @@ class GroupAdministration(AdminConnection):
     """Describes and changes share groups; explains the fate of a record."""
 
     async def list_groups(
-        self, *, states: Sequence[str] = (), types: Sequence[str] = ("share",)
+        self,
+        *,
+        states: Sequence[str] = (),
+        types: Sequence[str] = ("share",),
+        partial: bool = False,
     ) -> list[GroupListing]:
-        """Return the groups in these states (none: all), sorted by id.
+        """Return the groups in these states (none: all), sorted by id (spec ADM-4).
+
+        Args:
+            states: Empty, Stable, Dead.
+            types: The only type is ``share``.
+            partial: Return what can be listed now, also where shards of groups have no leader.
 
         Raises:
             IllegalArgumentError: A state is not one of Empty, Stable, Dead (spec ADM-2).
+            CoordinatorNotAvailableError: Shards of groups had no leader until the call's time-out;
+                their groups are missing.
+            ConnectionFailedError: No group coordinator answered.
         """
         request = _G.ListGroupsRequest(states_filter=group_states(states), types_filter=types)
+        answers = await self._calls.every_coordinator(
+            methods.LIST_GROUPS,
+            request,
+            lambda found: None if partial else missing_in_list(found),
+        )
         found: dict[str, GroupListing] = {}
-        for answer in await self._calls.every_coordinator(methods.LIST_GROUPS, request):
-            if answer.error_code not in (
-                ErrorCode.NONE,
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-                ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            ):
+        for answer in answers:
+            if answer.error_code and not coordinator_moved(answer.error_code):
                 raise error_for(answer.error_code, answer.error_message)
             for each in answer.groups:
                 found[each.group_id] = GroupListing(

@@ -156,22 +156,52 @@ class AdminRouter:
             ) from error
 
     async def every_coordinator(
-        self, method: Method[Request, Response], request: Request
+        self,
+        method: Method[Request, Response],
+        request: Request,
+        missing: Callable[[Sequence[Response]], SharemeshError | None],
     ) -> Sequence[Response]:
-        """Ask every process that coordinates groups; one that cannot be reached is left out.
+        """Ask every process that coordinates groups, again while something is missing.
+
+        Args:
+            method: What is asked.
+            request: Of each process.
+            missing: Returns what is not in the answers, None if they are whole.
 
         Raises:
+            SharemeshError: What is missing still, at the end of the time-out.
             ConnectionFailedError: None answered.
             ThrottlingQuotaExceededError: A quota asks to wait for longer than the time-out.
         """
         deadline_ms = self._clock.now_ms() + self._timeout_ms
-        await self.leaders.refresh([], timeout_ms=self._timeout_ms)
+        backoff = self.leaders.backoff()
+        while True:
+            answers = await self._coordinators(method, request, deadline_ms)
+            problem = missing(answers)
+            if problem is None:
+                return answers
+            wait_ms = backoff.next_ms()
+            if self._clock.now_ms() + wait_ms >= deadline_ms:
+                raise problem
+            await self._clock.sleep_ms(wait_ms)
+
+    async def _coordinators(
+        self, method: Method[Request, Response], request: Request, deadline_ms: int
+    ) -> Sequence[Response]:
+        """Ask every process that coordinates groups; one that cannot be reached is left out."""
+        await self.leaders.refresh([], timeout_ms=self._left_ms(deadline_ms))
         answers: list[Response] = []
         failure: CallFailedError | None = None
         for address in self.leaders.addresses_of_role(_COORDINATOR_ROLE):
             await self._caller.until_free(address, deadline_ms)
             try:
-                answers.append(await self._caller.call(method, request, to=address))
+                answer = await self._caller.call(
+                    method,
+                    request,
+                    to=address,
+                    timeout_ms=min(method.deadline_ms, self._left_ms(deadline_ms)),
+                )
+                answers.append(answer)
             except CallFailedError as error:
                 failure = error
         if not answers:
