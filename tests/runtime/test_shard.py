@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.ports.shard_log import FencedError
+from sharemesh.ports.shard_log import CorruptLogError, FencedError
 from sharemesh.runtime import commit_round
 from sharemesh.runtime.shard import TO_NEXT_PERIOD
 from tests.runtime.counting import Bench, add, settle, values
@@ -503,3 +503,27 @@ async def test_over_crashes_what_was_confirmed_stays_and_no_decision_is_half_the
                 if not before and not isinstance(result, ErrorCode):
                     confirmed += 1
             await shards.close()
+
+
+@pytest.mark.parametrize("has_job", [False, True])
+async def test_stl_15_a_log_that_is_found_corrupt_ends_the_shard_in_one_line_without_traceback(
+    caplog, monkeypatch, has_job
+):
+    async with benched() as bench:
+        shards = bench.shards()
+        await shards.start_shard(0, 1)
+        shard = shards.shard(0)
+        await shard.write(add(("a", 1)))
+
+        async def committed(end_offset):
+            raise CorruptLogError("topic state partition 0: it was made again; restore it")
+
+        monkeypatch.setattr(shard._log, "committed", committed)
+        if has_job:
+            shard.start_job("pruning", shard._log.committed(0))
+        assert await refusal(shard.write(add(("a", 1)))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await settle()
+        assert bench.ended == [0]
+        told = [each for each in caplog.records if "it was made again" in each.getMessage()]
+        assert len(told) == 1 + has_job
+        assert all(each.exc_info is None for each in caplog.records)

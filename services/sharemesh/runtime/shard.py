@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.shard_log import (
+    CorruptLogError,
     FencedError,
     LogFailedError,
     LogFullError,
@@ -21,6 +22,7 @@ from sharemesh.tasks import cancel_and_wait
 
 Response = TypeVar("Response")
 KEEP_PAUSE_MS = 1_000  # before failed work is retried
+_LOG_ENDED = (FencedError, LogFailedError, CorruptLogError)
 TO_NEXT_PERIOD = "to its next period"
 _RECORD_OVERHEAD_BYTES = 21  # at most: what a log needs for a record beside key and value
 _BATCH_OVERHEAD_BYTES = 64 * 1024  # headers and lengths around the records of one commit
@@ -34,8 +36,8 @@ class CoordinatorShard(Generic[Machine, Record]):
     request came in (LOG-7). All that was decided while a commit was under way
     goes into the next one as one batch.
 
-    When the log ends the epoch (fenced, failed append or sync), every open and later request is
-    refused: NOT_COORDINATOR if fenced, else COORDINATOR_NOT_AVAILABLE.
+    When the log ends the epoch (fenced, failed append or sync, corrupt), every open and later
+    request is refused: NOT_COORDINATOR if fenced, else COORDINATOR_NOT_AVAILABLE.
     """
 
     def __init__(
@@ -161,7 +163,7 @@ class CoordinatorShard(Generic[Machine, Record]):
             raise RefusedError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self._name} cannot be pruned now: {error}"
             ) from error
-        except (FencedError, LogFailedError) as error:
+        except _LOG_ENDED as error:
             self._end(error)
             self._check_serving()
 
@@ -331,7 +333,7 @@ class CoordinatorShard(Generic[Machine, Record]):
                 self._telemetry.committed(began_ns, records, len(self._in_commit.waiters))
                 self._in_commit.settle(None)
                 self._in_commit = None
-        except (FencedError, LogFailedError) as error:
+        except _LOG_ENDED as error:
             self._end(error)
         except Exception as error:  # the machine is ahead of a log that took nothing
             self._logger.exception("%s ends: its log failed unexpectedly", self._name)
@@ -370,6 +372,8 @@ class CoordinatorShard(Generic[Machine, Record]):
             if put_off and isinstance(error, RefusedError):
                 why = error.message
                 self._logger.warning("%s: job %s is put off %s: %s", self._name, name, put_off, why)
+            elif isinstance(error, _LOG_ENDED):  # no fault of the job: the words say it all
+                self._logger.error("%s: job %s failed: %s", self._name, name, error)
             else:
                 self._logger.exception("%s: job %s failed", self._name, name)
 
