@@ -181,7 +181,7 @@ async def test_a_record_that_cannot_be_deserialized_is_told_and_not_tried_again_
 
 
 async def test_a_partition_that_cannot_be_read_for_the_time_being_does_not_end_a_run():
-    """A coordinator's volume was full: the leader had no state (UNKNOWN_SERVER_ERROR)."""
+    """The leader had no state: UNKNOWN_SERVER_ERROR is told, what a coordinator says is not."""
     cluster = MiniCluster()
     cluster.append(b"x")
     cluster.refuse_partition = [-1, 15]
@@ -192,10 +192,22 @@ async def test_a_partition_that_cannot_be_read_for_the_time_being_does_not_end_a
     await until(lambda: cluster.states() == ["accepted"])
     consumer.stop()
     await running
-    assert complaints == [
-        (None, ErrorCode.UNKNOWN_SERVER_ERROR),
-        (None, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-    ]
+    assert complaints == [(None, ErrorCode.UNKNOWN_SERVER_ERROR)]
+    await consumer.close()
+
+
+@pytest.mark.parametrize("code", [14, 15, 16, 56])
+async def test_cl_6_share_state_that_cannot_be_had_now_is_no_error_of_poll(code, caplog):
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    cluster.refuse_partition = [code]
+    consumer = await consumer_of(cluster)
+    records = []
+    while not records:
+        records = await consumer.poll(5_000)
+    assert not cluster.refuse_partition
+    told = [each for each in caplog.messages if "cannot be fetched now" in each]
+    assert len(told) == 1
     await consumer.close()
 
 

@@ -3,15 +3,19 @@
 import pytest
 
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.share_partition.effects import Answered, Dropped
+from sharemesh.domain.share_partition.effects import Answered, Dropped, Initialized
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
     AcknowledgementBatch,
     Fence,
+    Initialize,
+    StateRead,
     StateWritten,
 )
+from sharemesh.domain.share_partition.machine import SharePartition
 from tests.conformance.scenario import scenario
 from tests.conformance.scene import Scene
+from tests.conformance.world import KAFKAS, KEY
 
 NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -253,3 +257,18 @@ def test_per_4_acquisitions_renewals_and_moves_of_the_log_start_write_nothing():
     assert scene.ack("0-9 RENEW") == "NONE"
     scene.lso(15)
     assert scene.writes == []
+
+
+def test_per_8_a_coordinator_whose_log_takes_no_writes_is_not_available():
+    """Not Kafka's: its coordinator has no such answer."""
+    scene = Scene().acquired("5-14")
+    scene.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    scene.ack("5-14 ACCEPT")
+    answer = scene.world.answers[scene.request_id]
+    assert answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert scene.machine.state == "ACTIVE"
+    machine = SharePartition(KEY, 0, KAFKAS)
+    machine.step(Initialize(), now_ms=0)
+    effects = machine.step(StateRead(ErrorCode.KAFKA_STORAGE_ERROR), now_ms=0)
+    (outcome,) = (each for each in effects if isinstance(each, Initialized))
+    assert outcome.error is ErrorCode.COORDINATOR_NOT_AVAILABLE

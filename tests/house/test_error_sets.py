@@ -17,7 +17,7 @@ DIFFERENCES = {
     "client/producer/engine.py": 2,  # written already; refused again whenever it is sent
     "group_coordinator/share_state_work.py": 1,  # answers after which state is gone
     "kafka_listener/failures.py": 3,  # what Kafka's clients know of heartbeats, reads and topics
-    "persister/persister.py": 1,  # the way to the coordinator, not the coordinator
+    "persister/persister.py": 1,  # the way to the coordinator and its log
     "share_leader/requests/access.py": 1,  # rights
     "share_leader/partition/led_partitions.py": 1,  # KIP-951
     "share_leader/streaming/resting_partitions.py": 1,  # what leaves a session

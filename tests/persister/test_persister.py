@@ -186,6 +186,30 @@ async def test_five_attempts_with_growing_waits_and_then_the_error_itself():
         assert [later - calls[0] for later in calls] == [0, 1_000, 3_000, 7_000, 15_000]
 
 
+async def test_per_6_a_coordinator_whose_log_takes_no_writes_is_asked_again():
+    async with meshed(backoff_jitter=0.0) as (w, network, persister):
+        await w.register("n1", leads=(0,))
+        calls = []
+
+        async def stuck(request, context):
+            calls.append(w.clock.now_ms())
+            topic = request.topics[0]
+            each = pb.PartitionStateError(
+                partition=topic.partitions[0].partition,
+                error_code=ErrorCode.KAFKA_STORAGE_ERROR if len(calls) < 4 else 0,
+            )
+            return pb.WriteShareGroupStateResponse(
+                results=[pb.TopicStateErrors(topic_id=topic.topic_id, partitions=[each])]
+            )
+
+        network.listener("n1:1").offer(methods.WRITE_SHARE_GROUP_STATE, stuck)
+        waiting = asyncio.ensure_future(persister.write_state(KEY, write()))
+        for _ in range(8):
+            await w.clock.advance(1_000)
+        assert (await waiting).error is ErrorCode.NONE
+        assert [later - calls[0] for later in calls] == [0, 1_000, 3_000, 7_000]
+
+
 @pytest.mark.parametrize("error", [42, 74, 124, -1, 12345])
 async def test_other_errors_are_not_retried(error):
     async with meshed() as (w, network, persister):

@@ -1,5 +1,6 @@
 """The leader with the real persister and a real share coordinator, in one process."""
 
+import asyncio
 import random
 from contextlib import asynccontextmanager
 
@@ -158,3 +159,20 @@ async def test_exp_7_of_a_group_that_nothing_is_stored_of_nothing_else_is_said()
         assert told.reason == "GROUP_NOT_SEEN"
         known = {field.name for field, _ in told.ListFields()}
         assert known == {"reason", "explanation", "high_watermark", "leader_epoch"}
+
+
+async def test_per_8_an_acknowledgement_outlives_a_state_log_that_takes_no_writes(monkeypatch):
+    async with mesh() as w:
+        await w.lead(P0)
+        await w.produce(P0, 3)
+        member = w.client()
+        await member.join(P0)
+        await member.fetch()
+        log = w.state_shards.shard(0)._log
+        monkeypatch.setattr(log, "has_room", lambda more_bytes: False)
+        acknowledging = asyncio.ensure_future(member.acknowledge(ack(P0, 0, 2, 1)))
+        await asyncio.sleep(0.3)
+        assert not acknowledging.done()
+        monkeypatch.undo()
+        response = await acknowledging
+        assert parts(response)[P0].error_code == 0

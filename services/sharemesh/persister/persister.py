@@ -27,8 +27,15 @@ from sharemesh.remembered import Remembered
 _KNOWN_KEYS_BYTES = 8 * 1024 * 1024
 """Of share partitions whose shards are remembered: their number is fixed."""
 
-_UNREACHED = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
-"""Errors of the way to the coordinator: retried like its own (spec PER-6), but not sooner."""
+_NOT_SOONER = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Errors of the way to the coordinator, and of its log: retried like those of one that moved (spec
+PER-6), but not sooner."""
 
 
 class Persister:
@@ -143,7 +150,7 @@ class Persister:
                 if last or self._lanes.closed or not self._may_succeed(key, result.error):
                     return result
                 wait_ms = max(0, until_ms - self._clock.now_ms())
-                if node_id is not None and result.error not in _UNREACHED:
+                if node_id is not None and result.error not in _NOT_SOONER:
                     wait_ms = min(wait_ms, settings.probe_ms)
                 await self._until_another(shard, node_id, wait_ms)
                 if self._clock.now_ms() >= until_ms:
@@ -155,7 +162,7 @@ class Persister:
         if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             topic = self._view.topic(key.topic_id)
             return topic is not None and key.partition < topic.partitions
-        return coordinator_moved(error) or error in _UNREACHED
+        return coordinator_moved(error) or error in _NOT_SOONER
 
     async def _once(
         self,

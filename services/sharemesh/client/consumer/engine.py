@@ -31,7 +31,7 @@ from sharemesh.client.metadata.missing_topics import MissingTopics
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.throttle_times import ThrottleTimes
 from sharemesh.domain.delivery_state import AcknowledgeType
-from sharemesh.domain.errors import Ends, ErrorCode, leader_moved, policy_of
+from sharemesh.domain.errors import Ends, ErrorCode, coordinator_moved, leader_moved, policy_of
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.network import REFUSALS
 from sharemesh.tasks import cancel_and_wait, wait_until_set
@@ -360,19 +360,20 @@ class ConsumerEngine:
         self.unseen.refused(source)
         if policy_of(answer.error_code).ends is Ends.CONSUMER:  # its leader released them (CL-35)
             self._buffer.remove(lambda held: held.route is stream and held.source == source)
-        if not leader_moved(answer.error_code):
+        is_coordinators = coordinator_moved(answer.error_code)  # its leader finds it again
+        if not is_coordinators and not leader_moved(answer.error_code):
             self._passing_errors.append(
                 error_for(answer.error_code, answer.error_message, about=str(source))
             )
             self._something.set()
-        elif answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+        elif is_coordinators or answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
             self._warn_once(source, answer.error_message)
 
     def _warn_once(self, source: TopicIdPartition, message: str) -> None:
         """Log why a partition waits: it may recover, so the application gets no error."""
         if self._storage_troubles.get(source) != message:
             self._storage_troubles[source] = message
-            _log.warning("%s cannot be read now: %s", source, message)
+            _log.warning("%s cannot be fetched now, it is asked for again: %s", source, message)
 
     def _leader_known(self, topic_id: bytes, partition: int, current: CurrentLeader) -> None:
         self.leaders.learn_leader(topic_id, partition, current)
