@@ -212,6 +212,8 @@ class World:
             stamp = self.owners[entry - FENCE].fence()
         elif is_unit(entry):
             stamp = self.stamp(s, unit_of(entry), stamp_of(entry))
+        elif entry == JUNK:  # a stamp of another log, which says what would do most harm
+            stamp = Stamp(StampKind.UNIT, LOG + 1, at, 0, 2**31 - 1, 9, 9, at + 1)
         return StampedBatch(at, at + 1, 1, False, stamp)
 
     def stamp(self, s: WorldState, unit: int, expected: int) -> Stamp:

@@ -220,6 +220,30 @@ async def test_stl_4_a_hole_past_the_end_of_what_is_read_is_corruption(bench):
         await keys_of(bench, again)
 
 
+FOREIGN = {
+    "a unit of no records": WriterIdentity(0, 0, 0)
+    .fence()
+    ._replace(kind=StampKind.UNIT, expected=0, record_count=0),
+    "a unit of more records than it has": WriterIdentity(LOG ^ 1, 9, 9)
+    .fence()
+    ._replace(kind=StampKind.UNIT, expected=2, record_count=7),
+    "a fence of no records": WriterIdentity(LOG ^ 1, 9, 9).fence()._replace(record_count=-1),
+}
+
+
+@pytest.mark.parametrize("stamp", FOREIGN.values(), ids=FOREIGN)
+async def test_stl_3_a_stamp_of_another_log_is_void_whatever_it_says_of_itself(bench, stamp):
+    log = await bench.open(1)
+    await put(bench, log, "a")
+    forged = [(b"k", b"j", [(HEADER_NAME, encode_stamp(stamp))]), (b"k", b"j", [])]
+    bench.write(bytes(build_batch(forged, timestamp_ms=1)))
+    await put(bench, log, "b")
+    await bench.run(log.close())
+    again = await bench.open(2)
+    assert await keys_of(bench, again) == [b"a", b"b"]
+    await put(bench, again, "c")
+
+
 async def test_stl_3_units_that_the_cluster_compressed_are_loaded(bench):
     own = WriterIdentity(LOG, 1, 5)
     bench.write(build_stamped_batch([(None, b"", 1)], own.fence()))

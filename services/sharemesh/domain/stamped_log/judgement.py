@@ -35,16 +35,14 @@ def judge(batch: StampedBatch, log: int) -> Judgement:
             batch.base_offset,
         )
     stamp = batch.stamp
-    if stamp is None:
-        return Judgement.VOID
+    if stamp is None or stamp.log != log:
+        return Judgement.VOID  # what a stamp of others says of itself is nothing of ours
     if stamp.record_count != held:
         raise BrokenLogError(
             f"the batch at offset {batch.base_offset} has {held} records, its writer gave it "
             f"{stamp.record_count}",
             batch.base_offset,
         )
-    if stamp.log != log:
-        return Judgement.VOID
     if stamp.kind is StampKind.FENCE:
         return Judgement.FENCE
     return Judgement.COUNTS if stamp.expected == batch.base_offset else Judgement.VOID
