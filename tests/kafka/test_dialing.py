@@ -22,7 +22,7 @@ from sharemesh.kafka.security import (
     SecurityProtocol,
 )
 from sharemesh.kafka.versions import KafkaRequest
-from sharemesh.ports.brokers import BrokerAddress, BrokerUnreachableError
+from sharemesh.ports.brokers import BrokerAddress, BrokerRefusedError, BrokerUnreachableError
 from tests.kafka.scripted_broker import ScriptedBroker, no_error, no_time, says, versions
 
 HANDSHAKE = says(KafkaRequest.SASL_HANDSHAKE, error_code=no_error(), mechanisms=("OAUTHBEARER",))
@@ -70,6 +70,25 @@ async def test_kbr_7_a_provider_that_does_not_return_ends_the_attempt_in_words(
         words = rf"broker 7 at .* kafka_oauth_provider hanging_tokens:{function} returned no token"
         with pytest.raises(BrokerUnreachableError, match=words):
             await asyncio.wait_for(opening, 20)
+
+
+@pytest.mark.parametrize(
+    ("code", "offered", "words"),
+    [
+        (33, ("PLAIN",), "offers PLAIN, not OAUTHBEARER: change kafka_sasl_mechanism"),
+        (34, (), "takes no logins: check that kafka_security is what this listener expects"),
+    ],
+)
+async def test_kbr_13_a_handshake_that_is_refused_names_the_setting_to_look_at(
+    code, offered, words
+):
+    from kio.schema.errors import ErrorCode
+
+    refuses = says(KafkaRequest.SASL_HANDSHAKE, error_code=ErrorCode(code), mechanisms=offered)
+    async with ScriptedBroker(SASL_HANDSHAKE=refuses) as broker:
+        with pytest.raises(BrokerRefusedError, match=words) as refused:
+            await with_tokens_of("tokens:token").open(BrokerAddress(7, "127.0.0.1", broker.port))
+    assert refused.value.code == code
 
 
 async def test_kbr_7_a_login_that_is_not_answered_ends_with_the_same_bound(hanging, monkeypatch):

@@ -289,6 +289,13 @@ async def test_kbr_13_a_mechanism_that_the_listener_does_not_offer(kafka, folder
     assert "offers SCRAM-SHA-256, not PLAIN: change kafka_sasl_mechanism" in str(refused)
 
 
+async def test_kbr_13_a_login_at_a_listener_that_takes_none(kafka, folder):
+    security = login(folder, SaslMechanism.PLAIN, SecurityProtocol.SASL_PLAINTEXT)
+    refused = await refused_with(kafka, "CLIENT", security, BrokerRefusedError)
+    assert refused.code == 34
+    assert "takes no logins: check that kafka_security is what" in str(refused)
+
+
 async def test_kbr_11_a_secret_that_was_replaced_is_used_at_the_next_login(kafka, folder, tmp_path):
     secret = tmp_path / "password"
     secret.write_text("not-yet")

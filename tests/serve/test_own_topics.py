@@ -32,6 +32,7 @@ from tests.clocks import ManualClock
 
 STATE, GROUP = "__sharemesh-local-state", "__sharemesh-local-group"
 SASL_AUTHENTICATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 58, 31
+UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE = 33, 34
 UNKNOWN_TOPIC = 3
 
 
@@ -227,6 +228,14 @@ class Refusing:
     [
         (
             BrokerRefusedError(SASL_AUTHENTICATION_FAILED, "SASL_AUTHENTICATION_FAILED", "bad"),
+            ExitCode.STORAGE_LOGIN_REFUSED,
+        ),
+        (
+            BrokerRefusedError(UNSUPPORTED_SASL_MECHANISM, "UNSUPPORTED_SASL_MECHANISM", "other"),
+            ExitCode.STORAGE_LOGIN_REFUSED,
+        ),
+        (
+            BrokerRefusedError(ILLEGAL_SASL_STATE, "ILLEGAL_SASL_STATE", "no logins here"),
             ExitCode.STORAGE_LOGIN_REFUSED,
         ),
         (

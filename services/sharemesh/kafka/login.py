@@ -39,11 +39,13 @@ async def log_in(
     answer = await connection.call(
         KafkaRequest.SASL_HANDSHAKE, {"mechanism": mechanism.value}, timeout_ms=timeout_ms
     )
-    refuse(
-        answer.error_code,
-        f"{connection.listener} offers {', '.join(answer.mechanisms) or 'no mechanism'}, "
-        f"not {mechanism.value}: change kafka_sasl_mechanism",
+    offered = ", ".join(answer.mechanisms)
+    advice = (
+        f"offers {offered}, not {mechanism.value}: change kafka_sasl_mechanism"
+        if offered
+        else "takes no logins: check that kafka_security is what this listener expects"
     )
+    refuse(answer.error_code, f"{connection.listener} {advice}")
     lifetimes_ms: list[int] = []
 
     async def say(message: bytes) -> bytes:

@@ -39,7 +39,12 @@ RETRY_MS = 100
 INVALID_REPLICATION_FACTOR = 38
 TOPIC_AUTHORIZATION_FAILED = 29
 CLUSTER_AUTHORIZATION_FAILED = 31
+UNSUPPORTED_SASL_MECHANISM = 33
+ILLEGAL_SASL_STATE = 34
 SASL_AUTHENTICATION_FAILED = 58
+_LOGIN_REFUSED = frozenset(
+    {UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED}
+)
 _NO_RETRY = frozenset({TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED})
 
 Answer = TypeVar("Answer")
@@ -267,7 +272,7 @@ class OwnTopics:
             try:
                 return await ask()
             except BrokerRefusedError as error:
-                if error.code == SASL_AUTHENTICATION_FAILED:
+                if error.code in _LOGIN_REFUSED:
                     raise StartError(ExitCode.STORAGE_LOGIN_REFUSED, f"{what}: {error}") from error
                 if error.code in _NO_RETRY:
                     raise StartError(
