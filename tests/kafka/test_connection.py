@@ -213,3 +213,21 @@ async def test_a_listener_that_closes_at_once_is_named():
     async with ScriptedBroker(API_VERSIONS=lambda *_: b"") as broker:
         with pytest.raises(BrokerUnreachableError, match=r"before its first answer: .*kafka_secur"):
             await connected(broker)
+
+
+async def test_kbr_13_a_listener_that_answers_api_versions_alone_is_named():
+    async with ScriptedBroker(INIT_PRODUCER_ID=lambda *_: b"") as broker:
+        connection = await connected(broker)
+        words = r"\(plaintext\): it closed .* a login first: check that kafka_security is what"
+        with pytest.raises(BrokerUnreachableError, match=words):
+            await ask(connection)
+
+
+async def test_kbr_13_a_broker_that_served_and_closes_is_not_suspected():
+    answers = iter([producer_id(8), lambda *_: b""])
+    async with ScriptedBroker(INIT_PRODUCER_ID=lambda *at: next(answers)(*at)) as broker:
+        connection = await connected(broker)
+        assert await ask(connection) == 8
+        with pytest.raises(BrokerUnreachableError) as closed:
+            await ask(connection)
+        assert "kafka_security" not in str(closed.value)

@@ -289,6 +289,12 @@ async def test_kbr_13_a_mechanism_that_the_listener_does_not_offer(kafka, folder
     assert "offers SCRAM-SHA-256, not PLAIN: change kafka_sasl_mechanism" in str(refused)
 
 
+async def test_kbr_13_no_login_at_a_listener_that_wants_one(kafka, folder):
+    for listener, security in {"OPEN": KafkaSecurity(), "LOGIN": tls(folder)}.items():
+        said = str(await refused_with(kafka, listener, security))
+        assert "a login first: check that kafka_security is what this listener expects" in said
+
+
 async def test_kbr_13_a_login_at_a_listener_that_takes_none(kafka, folder):
     security = login(folder, SaslMechanism.PLAIN, SecurityProtocol.SASL_PLAINTEXT)
     refused = await refused_with(kafka, "CLIENT", security, BrokerRefusedError)

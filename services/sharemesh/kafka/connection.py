@@ -90,6 +90,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._correlation = 0
         self._answers = 0
+        self._serves = False
+        """Whether it answered anything but ApiVersions, which listeners answer before a login."""
         self._throttled_until_ms = 0
         self._why = "it was closed"
         self._retired = False
@@ -230,8 +232,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End what waits (asyncio)."""
         said = "it closed the connection" if exc is None else str(exc)
-        if self._answers:
+        if self._serves:
             self._end(said)
+        elif self._answers:
+            self._end(
+                f"{said} after it had answered ApiVersions alone, as listeners do that want a "
+                f"login first: {_SECURITY_HINT}"
+            )
         elif isinstance(exc, ssl.SSLError):
             self._end(f"it refused TLS ({exc.reason}): {_CERTIFICATE_HINT}")
         else:
@@ -261,6 +268,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end(f"it answered {correlation} where {asked.correlation} was asked", asked)
             return
         self._answers += 1
+        self._serves = self._serves or asked.request is not KafkaRequest.API_VERSIONS
         self.used_at_ms = self._clock.now_ms()
         if not asked.answer.done():
             asked.answer.set_result(message)
