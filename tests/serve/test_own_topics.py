@@ -21,6 +21,7 @@ from sharemesh.ports.brokers import (
     BrokerUnreachableError,
     ClusterMetadata,
     NewBrokerTopic,
+    UnsupportedRequestError,
 )
 from sharemesh.ports.coordination import Put
 from sharemesh.serve.exit_codes import ExitCode, StartError
@@ -247,6 +248,62 @@ class Refusing:
 async def test_ktp_16_a_refused_login_is_said_at_once(world, error, code):
     words = await world.refused(code, Refusing(error))
     assert error.name in words
+
+
+TOO_OLD = UnsupportedRequestError("broker 1 at a:9092 offers Metadata versions 0 to 0")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TOO_OLD, "127.0.0.1:9092 cannot be asked: broker 1 at a:9092 offers Metadata versions 0"),
+        (BrokerRefusedError(-1, "UNKNOWN_SERVER_ERROR", "odd"), "UNKNOWN_SERVER_ERROR: odd; the"),
+    ],
+)
+async def test_ktp_16_brokers_that_are_too_old_or_refuse_metadata_are_said(world, error, words):
+    assert words in await world.refused(ExitCode.STORAGE_MISCONFIGURED, Refusing(error))
+
+
+class NotCreating:
+    """Brokers that create no topic."""
+
+    def __init__(self, brokers: Brokers, error: Exception) -> None:
+        self._brokers = brokers
+        self._error = error
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._brokers, name)
+
+    async def create_topic(self, *_: object, **__: object) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TOO_OLD, "topics __sharemesh-local-… cannot be created: broker 1 at a:9092 offers"),
+        (BrokerRefusedError(44, "POLICY_VIOLATION", "no"), "cannot be created: POLICY_VIOLATION"),
+    ],
+)
+async def test_ktp_16_own_topics_that_cannot_be_created_are_said(world, error, words):
+    client = NotCreating(world.kafka.client(), error)
+    assert words in await world.refused(ExitCode.STORAGE_MISCONFIGURED, client)
+
+
+async def test_ktp_16_a_refusal_that_passes_is_repeated_and_then_started_again(world):
+    world.clock = ManualClock()
+    throttled = Refusing(BrokerRefusedError(89, "THROTTLING_QUOTA_EXCEEDED", "a pause"))
+    words = []
+
+    async def start():
+        words.append(await world.refused(ExitCode.STORAGE_UNREACHABLE, throttled))
+
+    task = asyncio.create_task(start())
+    await world.clock.advance(14_000)
+    assert not task.done()
+    await world.clock.advance(2_000)
+    await task
+    assert "THROTTLING_QUOTA_EXCEEDED: a pause" in words[0]
 
 
 async def test_ktp_16_brokers_that_do_not_answer_are_asked_for_a_while():

@@ -46,6 +46,8 @@ _LOGIN_REFUSED = frozenset(
     {UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED}
 )
 _NO_RETRY = frozenset({TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED})
+_PASSES = NOT_HEARD_OF | {7, 41, 89}
+"""REQUEST_TIMED_OUT, NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED, too: a later try may go well."""
 
 Answer = TypeVar("Answer")
 
@@ -178,6 +180,7 @@ class OwnTopics:
         if brokers < replicas:
             raise self._too_few(replicas, brokers)
         prefix = self._settings.own_topic_prefix
+        what = f"topics {prefix}… cannot be created"
         try:
             return await self._asked(
                 lambda: create_coordinator_topics(
@@ -187,15 +190,15 @@ class OwnTopics:
                     replication_factor=replicas,
                     min_insync_replicas=min_insync,
                 ),
-                f"topics {prefix}… cannot be created",
+                what,
                 "let the user of this process create topics with that prefix",
             )
         except BrokerRefusedError as error:
             if error.code == INVALID_REPLICATION_FACTOR:
                 raise self._too_few(replicas, brokers) from error
-            raise StartError(
-                ExitCode.STORAGE_MISCONFIGURED, f"topics {prefix}… cannot be created: {error}"
-            ) from error
+            raise _not_done(what, error) from error
+        except UnsupportedRequestError as error:
+            raise _not_done(what, error) from error
 
     def _too_few(self, replicas: int, brokers: int) -> StartError:
         return StartError(
@@ -213,11 +216,11 @@ class OwnTopics:
                 raise BrokerUnreachableError("it names no broker: none has been let in yet")
             return found
 
-        return await self._asked(
-            ask,
-            f"the Kafka cluster at {self._servers} cannot be asked",
-            "let the user of this process describe its topics",
-        )
+        what = f"the Kafka cluster at {self._servers} cannot be asked"
+        try:
+            return await self._asked(ask, what, "let the user of this process describe its topics")
+        except (BrokerRefusedError, UnsupportedRequestError) as error:
+            raise _not_done(what, error) from error
 
     async def _found(self, names: Sequence[str]) -> list[TopicMetadata]:
         """Return both topics once a broker shows them; brokers learn of new ones one by one."""
@@ -261,10 +264,12 @@ class OwnTopics:
     async def _asked(self, ask: Callable[[], Awaitable[Answer]], what: str, right: str) -> Answer:
         """Return an answer; requests that find nobody are repeated for a while.
 
-        So are those that reach a broker which has not heard of a new topic yet.
+        So are those that are refused for what passes, as by a broker which has not heard of a new
+        topic yet.
 
         Raises:
             BrokerRefusedError: It was refused for another reason than a missing right.
+            UnsupportedRequestError: The brokers do not speak it.
             StartError: STORAGE_UNREACHABLE or STORAGE_LOGIN_REFUSED.
         """
         deadline_ms = self._clock.now_ms() + REACH_TIMEOUT_MS
@@ -278,7 +283,7 @@ class OwnTopics:
                     raise StartError(
                         ExitCode.STORAGE_LOGIN_REFUSED, f"{what}: {error}; {right}"
                     ) from error
-                if error.code not in NOT_HEARD_OF or self._clock.now_ms() >= deadline_ms:
+                if error.code not in _PASSES or self._clock.now_ms() >= deadline_ms:
                     raise
             except BrokerUnreachableError as error:
                 if self._clock.now_ms() >= deadline_ms:
@@ -288,6 +293,16 @@ class OwnTopics:
                         "advertise",
                     ) from error
             await self._clock.sleep_ms(RETRY_MS)
+
+
+def _not_done(what: str, error: BrokerRefusedError | UnsupportedRequestError) -> StartError:
+    """Return why a start ends that got no further answer: brokers too old, or a refusal."""
+    if isinstance(error, UnsupportedRequestError):
+        return StartError(ExitCode.STORAGE_MISCONFIGURED, f"{what}: {error}")
+    code = ExitCode.STORAGE_MISCONFIGURED
+    if error.code in _PASSES:
+        code = ExitCode.STORAGE_UNREACHABLE
+    return StartError(code, f"{what}: {error}; the brokers' own logs say what keeps them from it")
 
 
 def _is_whole(topic: TopicMetadata) -> bool:
