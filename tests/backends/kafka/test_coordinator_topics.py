@@ -3,6 +3,7 @@
 import pytest
 
 from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
+    SEEN_RETRY_MS,
     CoordinatorTopic,
     CoordinatorTopicError,
     coordinator_topic_configs,
@@ -90,6 +91,7 @@ class Creating:
         self.partitions = partitions
         self.end = end
         self.unseen = 2
+        self.looks = 0
         self.unheard = 0  # answers of brokers that have not heard of the topic
 
     async def create_topic(self, topic, *, timeout_ms):
@@ -98,6 +100,7 @@ class Creating:
             raise BrokerRefusedError(36, "TOPIC_ALREADY_EXISTS")
 
     async def metadata(self, topics=(), *, topic_ids=()):
+        self.looks += 1
         self.unseen -= 1
         if self.unseen >= 0:
             found = TopicMetadata(topics[0], TopicId(bytes(16)), error=3)
@@ -154,12 +157,33 @@ async def test_stl_23_a_leader_that_has_not_heard_of_the_new_topic_is_asked_agai
     [
         (Creating(exists=True, end=1), "partition 2 holds records: another cluster may live"),
         (Creating(exists=True, partitions=5), "exists with 5 partitions, this cluster has 4"),
+        (Creating(exists=True, partitions=3), "exists with 3 partitions, this cluster has 4"),
         (Creating(partitions=3), "no broker has named it with 4 partitions for 15000 ms"),
     ],
 )
 async def test_stl_23_what_is_there_already_is_not_taken(brokers, words):
     with pytest.raises(CoordinatorTopicError, match=words):
         await create(brokers)
+
+
+async def test_stl_23_a_topic_with_fewer_partitions_is_told_within_two_seconds():
+    brokers = Creating(exists=True, partitions=3)
+    with pytest.raises(CoordinatorTopicError, match="choose another kafka_topic_prefix"):
+        await create(brokers)
+    assert brokers.looks * SEEN_RETRY_MS <= 2_000
+
+
+async def test_stl_23_a_topic_that_another_start_makes_now_may_be_seen_in_part_first():
+    brokers = Creating(exists=True, partitions=3)
+    metadata = brokers.metadata
+
+    async def grows(topics=(), *, topic_ids=()):
+        if brokers.looks == 4:
+            brokers.partitions = 4
+        return await metadata(topics, topic_ids=topic_ids)
+
+    brokers.metadata = grows
+    assert (await create(brokers))["state"].topic_id == b"0123456789-state"
 
 
 async def test_stl_23_a_refusal_is_handed_on():

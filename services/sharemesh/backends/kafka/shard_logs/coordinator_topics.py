@@ -19,6 +19,9 @@ MESSAGE_BYTES_MIN = 1_048_588
 CREATE_TIMEOUT_MS = 30_000
 SEEN_ATTEMPTS = 60
 SEEN_RETRY_MS = 250
+FEWER_ATTEMPTS = 4
+"""So often an older topic is seen with too few partitions until that is believed."""
+
 NOT_HEARD_OF = frozenset({3, 5, 6, 100})
 """UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID."""
 
@@ -161,18 +164,26 @@ async def create_coordinator_topics(
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
             was_there = True
-        found = await _seen(brokers, clock, topic, partitions)
+        found = await _seen(brokers, clock, topic, partitions, was_there=was_there)
         if was_there:
             await _check_unused(brokers, clock, found, partitions)
         made[name] = CoordinatorTopic(topic, found.topic_id)
     return made
 
 
-async def _seen(brokers: Brokers, clock: Clock, topic: str, partitions: int) -> TopicMetadata:
-    """Wait until a broker names the new topic with all of its partitions."""
+async def _seen(
+    brokers: Brokers, clock: Clock, topic: str, partitions: int, *, was_there: bool
+) -> TopicMetadata:
+    """Wait until a broker names the topic with all of its partitions; an older one has its own."""
+    fewer = 0
     for _ in range(SEEN_ATTEMPTS):
         for found in (await brokers.metadata([topic])).topics:
-            if found.topic == topic and not found.error and len(found.partitions) >= partitions:
+            if found.topic != topic or found.error:
+                continue
+            if len(found.partitions) >= partitions:
+                return found
+            fewer += 1
+            if was_there and fewer >= FEWER_ATTEMPTS:
                 return found
         await clock.sleep_ms(SEEN_RETRY_MS)
     raise CoordinatorTopicError(
