@@ -7,6 +7,7 @@ import pytest
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.kafka.security import SecurityProtocol
+from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.serve.storage.broker_connection import connect_brokers
 
@@ -47,3 +48,33 @@ async def test_kbr_11_no_warning_where_no_secret_is_sent_in_clear_text(
     caplog, tmp_path, security, mechanism
 ):
     assert await said(caplog, tmp_path, security, mechanism) == []
+
+
+PASSWORD = {"kafka_security": "sasl_plaintext", "kafka_sasl_username": "me"}
+TOKEN = {"kafka_security": "sasl_tls", "kafka_sasl_mechanism": "OAUTHBEARER"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "others"),
+    [
+        ("kafka_sasl_password_file", PASSWORD),
+        ("kafka_oauth_token_file", TOKEN),
+        ("kafka_tls_authority", {"kafka_security": "tls"}),
+    ],
+)
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe"])
+def test_kbr_11_a_file_that_cannot_be_used_ends_a_start_as_a_setting(
+    tmp_path, setting, others, content
+):
+    file = tmp_path / "file"
+    if content is not None:
+        file.write_bytes(content)
+    settings = ServeSettings(
+        storage="kafka",
+        kafka_bootstrap_servers=("127.0.0.1:9092",),
+        **{setting: file},
+        **others,
+    )
+    with pytest.raises(StartError, match=f"{setting} {file} ") as caught:
+        connect_brokers(settings, SystemClock(), Random(1))
+    assert caught.value.code is ExitCode.SETTINGS

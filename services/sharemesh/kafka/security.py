@@ -73,6 +73,19 @@ class KafkaSecurity:
             return f"User:{self.username}"
         return f"the certificate {self.certificate}" if self.certificate else ""
 
+    def check_secrets(self) -> None:
+        """Read the file that a login will read; each login reads it anew.
+
+        Raises:
+            KafkaSecurityError: It cannot be used.
+        """
+        if self.mechanism is None:
+            return
+        if self.password_file is not None:
+            secret_of(self.password_file, "kafka_sasl_password_file")
+        if self.token_file is not None:
+            secret_of(self.token_file, "kafka_oauth_token_file")
+
     def tls(self) -> ssl.SSLContext | None:
         """Return what a new connection is encrypted with, from the files as they are now.
 
@@ -85,7 +98,8 @@ class KafkaSecurity:
             context = ssl.create_default_context(cafile=self.authority)
         except (OSError, ssl.SSLError) as error:
             raise KafkaSecurityError(
-                f"kafka_tls_authority {self.authority} cannot be used: {error}"
+                f"kafka_tls_authority {self.authority} cannot be used: {error}; set it to a PEM "
+                "file that this process may read"
             ) from error
         if self.certificate is not None and self.key is not None:
             try:
@@ -112,7 +126,10 @@ def secret_of(path: Path, setting: str) -> str:
         secret = path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
         kind = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise KafkaSecurityError(f"{setting} {path} cannot be read: {kind}") from None
+        raise KafkaSecurityError(
+            f"{setting} {path} cannot be read: {kind}; correct the setting, or the file and its "
+            "rights"
+        ) from None
     if not secret:
-        raise KafkaSecurityError(f"{setting} {path} is empty")
+        raise KafkaSecurityError(f"{setting} {path} is empty; write the secret to it")
     return secret

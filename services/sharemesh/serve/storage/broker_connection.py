@@ -29,6 +29,7 @@ def connect_brokers(settings: ServeSettings, clock: Clock, rng: Random) -> Kafka
     security = broker_security(settings)
     try:
         security.tls()
+        security.check_secrets()
     except KafkaSecurityError as error:
         raise StartError(ExitCode.SETTINGS, str(error)) from error
     if not security.protocol.encrypts and security.mechanism in _SENDS_ITS_SECRET:
