@@ -80,7 +80,7 @@ async def test_a_consumer_says_which_topic_does_not_exist(caplog):
         assert await consumer.poll(1_500) == []
     (said,) = lines(caplog, "does not exist")
     assert "topic typo" in said
-    assert "sharemesh topics create typo" in said
+    assert "sharemesh topics create typo; with storage kafka create it in Kafka" in said
 
 
 async def test_acceptances_whose_lock_was_lost_are_logged_and_counted(caplog):
@@ -189,7 +189,9 @@ def test_a_producer_says_which_topic_does_not_exist_and_what_nobody_looked_at(ca
             for _ in range(3):
                 producer.send("typo", b"x")
         (waits,) = lines(caplog, "is produced to (3 records wait)")
-        assert "sharemesh topics create typo" in waits
+        assert "sharemesh topics create typo;" in waits
+        assert "with storage kafka create it in Kafka" in waits
+        assert "sharemesh topics attach typo)" in waits
         told = [each.split(" not confirmed")[0] for each in lines(caplog, "not confirmed")]
         assert told in (  # what was sent in one millisecond is told as one
             ["topic typo: 3 records were"],

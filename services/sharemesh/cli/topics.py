@@ -12,6 +12,7 @@ from sharemesh.client.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from sharemesh.client.metadata.missing_topics import how_to_have
 from sharemesh.domain.setting_values import is_written_whole
 
 _EXAMPLES = """examples:
@@ -107,8 +108,7 @@ def check_exist(admin: AdminClient, *topics: str) -> None:
     for topic in topics:
         if topic not in known:
             raise CommandError(
-                f"topic {topic!r} does not exist{nearest(topic, known)}; create it with: "
-                f"sharemesh topics create {topic}"
+                f"topic {topic!r} does not exist{nearest(topic, known)}; {how_to_have(topic)}"
             )
 
 

@@ -17,11 +17,19 @@ _REFRESH_TIMEOUT_MS = 10_000
 _log = logging.getLogger(__name__)
 
 
+def how_to_have(name: str) -> str:
+    """Return what makes a topic known; a client does not know what storage its cluster has."""
+    return (
+        f"create it (sharemesh topics create {name}; with storage kafka create it in Kafka, or "
+        f"attach one that is there with sharemesh topics attach {name})"
+    )
+
+
 def missing(name: str, wanted: str) -> str:
     """Return the warning of a missing topic; ``wanted`` says what uses it."""
     return (
         f"topic {name} {wanted} and does not exist, or may not be described: "
-        f"create it (sharemesh topics create {name}) or correct the name; waiting"
+        f"{how_to_have(name)} or correct the name; waiting"
     )
 
 

@@ -14,7 +14,7 @@ from sharemesh.client.errors import (
     error_for,
 )
 from sharemesh.client.metadata.metadata_cache import MetadataCache, nobody_answered
-from sharemesh.client.metadata.missing_topics import ProducedMissing
+from sharemesh.client.metadata.missing_topics import ProducedMissing, how_to_have
 from sharemesh.client.producer.accumulator import RecordAccumulator, UnplacedRecords
 from sharemesh.client.producer.batches import Batch, PartitionQueue
 from sharemesh.client.producer.delivery import OutgoingRecord, Reports, SentRecords
@@ -496,5 +496,5 @@ class ProducerEngine:
                 self.leaders.trouble or nobody_answered((), self.leaders.addresses())
             )
         return UnknownTopicOrPartitionError(
-            "does not exist; create it first (sharemesh topics create)", about=f"topic {name}"
+            f"does not exist; {how_to_have(name)}", about=f"topic {name}"
         )
