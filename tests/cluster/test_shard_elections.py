@@ -101,6 +101,15 @@ async def test_an_epoch_that_ended_by_itself_is_taken_again_with_a_higher_one(me
     assert a.shards.serving[3] == 2
 
 
+async def test_what_is_not_led_any_more_is_logged_with_a_reason_also_without_an_error(mesh, caplog):
+    a = await mesh.add("a", GC)
+    await mesh.settle(2_000)
+    a.shards.ended(3)
+    await mesh.settle(2_000)
+    (said,) = [each.getMessage() for each in caplog.records if "not led" in each.getMessage()]
+    assert said.startswith("shard group-3 epoch 1: not led: its epoch ended: it was fenced, or")
+
+
 async def test_drain_gives_all_away_and_takes_nothing_back(mesh):
     a, b = await mesh.add("a", GC), await mesh.add("b", GC)
     await mesh.settle(2_000)

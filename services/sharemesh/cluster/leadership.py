@@ -60,6 +60,13 @@ class Leadership(ABC, Generic[Held]):
             self._ended = True
             self.wake.set()
 
+    @property
+    def why_not_led(self) -> str:
+        """Why the last term failed; of an epoch that ended by itself the host logs the cause."""
+        return self.last_error or (
+            "its epoch ended: it was fenced, or its log failed, as a line before this one says"
+        )
+
     # ---- what differs ----------------------------------------------------------------------------
 
     @abstractmethod

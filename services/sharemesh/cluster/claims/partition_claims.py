@@ -124,7 +124,7 @@ class PartitionClaim(Leadership[HeldClaim]):
         if not held.session.valid:
             return
         if failed:
-            why = self.last_error or "its epoch ended (fenced, or disk)"
+            why = self.why_not_led
             _log.warning("partition %s epoch %d: not led: %s", self._name, self.epoch, why)
             await self._store.note_trouble(held.session, why)
             self._back_off()

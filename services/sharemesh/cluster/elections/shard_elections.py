@@ -137,7 +137,7 @@ class ShardTerm(Leadership[_Election]):
         if held.session.valid:
             await self._coordination.resign(held.leadership)
         if failed:
-            _log.warning("shard %s epoch %d: not led: %s", self.name, self.epoch, self.last_error)
+            _log.warning("shard %s epoch %d: not led: %s", self.name, self.epoch, self.why_not_led)
             self._failed_ms = self._clock.now_ms()
             await self._clock.sleep_ms(self._rest_ms_after_failure())
 
