@@ -210,7 +210,9 @@ async def test_a_hand_over_without_an_answer_is_told_to_nobody_hnd_5(caplog):
     async with world(hand_over_ms=20, drain_write_ms=20) as w:
         _, _, stream = await held(w)
         await (await too_long(w, stream))
-        assert "could not be handed over in time" in caplog.text
+        name = f"{P0.topic_id.hex()}/0"
+        assert f"locks of {name} may lapse: they could not be handed over in time" in caplog.text
+        assert f"state writes of {name} did not end within the drain" in caplog.text
         assert parts(await anext(stream))[P0].error_code == NOT_LEADER
         w.keeper.open.set()
 

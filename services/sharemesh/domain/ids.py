@@ -43,6 +43,10 @@ class TopicPartition:
     topic_id: TopicId
     partition: int
 
+    def __str__(self) -> str:
+        """Return it as log lines name it."""
+        return f"{self.topic_id.hex()}/{self.partition}"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SharePartitionKey:
@@ -51,6 +55,10 @@ class SharePartitionKey:
     group_id: GroupId
     topic_id: TopicId
     partition: int
+
+    def __str__(self) -> str:
+        """Return it as log lines name it."""
+        return f"{self.topic_partition} of group {self.group_id}"
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -22,11 +22,6 @@ from sharemesh.telemetry.spans import Span
 _log = logging.getLogger(__name__)
 
 
-def partition_name(partition: TopicPartition) -> str:
-    """Return a partition as log lines name it."""
-    return f"{partition.topic_id.hex()}/{partition.partition}"
-
-
 class PartitionLeadership:
     """One change at a time for each partition; different partitions do not wait for another."""
 
@@ -79,7 +74,7 @@ class PartitionLeadership:
         took_s = (now_ns - began_ns) / 1e9
         _log.debug(
             "partition %s epoch %d: taken over in %d ms",
-            partition_name(partition),
+            partition,
             leader_epoch,
             took_s * 1_000,
         )
@@ -158,7 +153,7 @@ class PartitionLeadership:
         now_ms = self._environment.clock.now_ms()
         _log.debug(
             "partition %s epoch %d: given up; holders %d ms, writes and log %d ms",
-            partition_name(led.partition),
+            led.partition,
             led.leader_epoch,
             closed_ms - began_ms,
             now_ms - closed_ms,
