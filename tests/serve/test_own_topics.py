@@ -174,6 +174,7 @@ async def test_ktp_15_each_wrong_setting_is_named_with_its_repair(world, name, v
     world.kafka.configure(STATE, {name: value})
     words = await world.refused(ExitCode.STORAGE_MISCONFIGURED)
     assert f"topic {STATE} has {name}={value}" in words
+    assert "kafka-configs --bootstrap-server 127.0.0.1:9092 --alter" in words
     assert f"--entity-name {STATE} --add-config {name}=" in words
 
 

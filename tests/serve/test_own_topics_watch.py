@@ -7,6 +7,7 @@ import pytest
 
 from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
     CoordinatorTopic,
+    CoordinatorTopics,
     coordinator_topic_configs,
 )
 from sharemesh.ports.brokers import BrokerUnreachableError, NewBrokerTopic
@@ -39,18 +40,18 @@ class World(ClusterRecords):
     async def start(self) -> "World":
         await self.open(group_shards=2, state_shards=2)
         configs = coordinator_topic_configs(2)
-        topics = [
-            CoordinatorTopic(name, self.kafka.create(NewBrokerTopic(name, 2, 3, configs)))
-            for name in ("c-state", "c-group")
-        ]
+        topics = {
+            kind: CoordinatorTopic(name, self.kafka.create(NewBrokerTopic(name, 2, 3, configs)))
+            for kind, name in {"state": "c-state", "group": "c-group"}.items()
+        }
         self.client = self.kafka.client()
         self.watch = OwnTopicsWatch(
             self.client,
             self.coordination,
             self.view,
             self.time,
-            topics,
-            self.kafka.cluster_id,
+            CoordinatorTopics("c", self.kafka.cluster_id, topics),
+            servers="a:9092",
             single_replica=False,
         )
         return self
@@ -78,7 +79,9 @@ async def test_stl_28_a_setting_that_was_changed_is_said_once_and_shown_until_it
         await world.watch.check()
     await world.sees(world.view.storage_problems)
     (words,) = world.view.storage_problems()
-    assert words.startswith("topic c-state has retention.ms=1000, it must be -1: kafka-configs")
+    assert words.startswith(
+        "topic c-state has retention.ms=1000, it must be -1: kafka-configs --boot"
+    )
     assert [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR] == [
         words
     ]

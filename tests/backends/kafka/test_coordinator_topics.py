@@ -21,16 +21,23 @@ from sharemesh.ports.brokers import (
 from tests.clocks import ManualClock
 
 TOPIC = "__sharemesh-a-state"
+SERVERS = "a:9092,b:9092"
 AS_CREATED = coordinator_topic_configs(2)
 
 
 def test_stl_22_what_is_created_is_accepted():
-    assert coordinator_topic_problems(TOPIC, AS_CREATED, 3, single_replica=False) == ()
     assert (
-        coordinator_topic_problems(TOPIC, {**AS_CREATED, "x": "y"}, 2, single_replica=False) == ()
+        coordinator_topic_problems(TOPIC, AS_CREATED, 3, servers=SERVERS, single_replica=False)
+        == ()
+    )
+    assert (
+        coordinator_topic_problems(
+            TOPIC, {**AS_CREATED, "x": "y"}, 2, servers=SERVERS, single_replica=False
+        )
+        == ()
     )
     alone = coordinator_topic_configs(1)
-    assert coordinator_topic_problems(TOPIC, alone, 1, single_replica=True) == ()
+    assert coordinator_topic_problems(TOPIC, alone, 1, servers=SERVERS, single_replica=True) == ()
 
 
 @pytest.mark.parametrize(
@@ -51,10 +58,11 @@ def test_stl_22_what_is_created_is_accepted():
 )
 def test_stl_22_each_difference_is_a_sentence_with_the_command(name, value, wanted):
     configs = {**AS_CREATED, name: value}
-    (said,) = coordinator_topic_problems(TOPIC, configs, 3, single_replica=False)
+    (said,) = coordinator_topic_problems(TOPIC, configs, 3, servers=SERVERS, single_replica=False)
     assert said == (
-        f"topic {TOPIC} has {name}={value}, it must be {wanted}: kafka-configs --alter "
-        f"--entity-type topics --entity-name {TOPIC} --add-config {name}={wanted}"
+        f"topic {TOPIC} has {name}={value}, it must be {wanted}: kafka-configs "
+        f"--bootstrap-server {SERVERS} --alter --entity-type topics --entity-name {TOPIC} "
+        f"--add-config {name}={wanted}"
     )
 
 
@@ -71,12 +79,14 @@ def test_stl_22_each_difference_is_a_sentence_with_the_command(name, value, want
 )
 def test_stl_22_what_is_as_good_is_accepted(name, value):
     configs = {**AS_CREATED, name: value}
-    assert coordinator_topic_problems(TOPIC, configs, 3, single_replica=False) == ()
+    assert (
+        coordinator_topic_problems(TOPIC, configs, 3, servers=SERVERS, single_replica=False) == ()
+    )
 
 
 def test_stl_22_one_replica_is_accepted_only_where_that_is_said():
     alone = coordinator_topic_configs(1)
-    few, one = coordinator_topic_problems(TOPIC, alone, 1, single_replica=False)
+    few, one = coordinator_topic_problems(TOPIC, alone, 1, servers=SERVERS, single_replica=False)
     assert "min.insync.replicas=1, it must be 2" in few
     assert "1 replica" in one
     assert "kafka_single_replica" in one

@@ -49,8 +49,13 @@ async def test_stl_22_stl_23_topics_are_made_as_they_must_be(client):
     topics = await make_topics(client)
     for each in topics.values():
         configs = await client.topic_configs(each.topic)
-        assert coordinator_topic_problems(each.topic, configs, 1, single_replica=True) == ()
-        (few, one) = coordinator_topic_problems(each.topic, configs, 1, single_replica=False)
+        assert (
+            coordinator_topic_problems(each.topic, configs, 1, servers="a:1", single_replica=True)
+            == ()
+        )
+        (few, one) = coordinator_topic_problems(
+            each.topic, configs, 1, servers="a:1", single_replica=False
+        )
         assert "min.insync.replicas=1" in few
         assert "1 replica" in one
     again = await make_topics(client)

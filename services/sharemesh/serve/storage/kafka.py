@@ -167,14 +167,13 @@ class KafkaStorage:
         await self._brokers.close()
 
     def _topics_watch(self) -> OwnTopicsWatch:
-        topics = coordinator_topics(self._settings.cluster_id, self._record)
         return OwnTopicsWatch(
             self._brokers,
             self._coordination,
             self._view,
             self._clock,
-            tuple(topics.topics.values()),
-            topics.kafka_cluster_id,
+            coordinator_topics(self._settings.cluster_id, self._record),
+            servers=",".join(self._settings.kafka_bootstrap_servers),
             single_replica=self._settings.kafka_single_replica,
         )
 

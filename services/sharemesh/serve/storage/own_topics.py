@@ -256,6 +256,7 @@ class OwnTopics:
             name,
             configs,
             min(len(each.replicas) for each in topic.partitions),
+            servers=self._servers,
             single_replica=self._settings.kafka_single_replica,
         )
         if problems:

@@ -1,10 +1,10 @@
 """The settings of the cluster's own topics, looked at each minute while it runs (STL-28)."""
 
 import logging
-from collections.abc import Sequence
 
 from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
     CoordinatorTopic,
+    CoordinatorTopics,
     coordinator_topic_problems,
 )
 from sharemesh.cluster.store import records
@@ -46,17 +46,18 @@ class OwnTopicsWatch:
         coordination: Coordination,
         view: WatchedView,
         clock: Clock,
-        topics: Sequence[CoordinatorTopic],
-        kafka_cluster_id: str,
+        topics: CoordinatorTopics,
         *,
+        servers: str,
         single_replica: bool,
     ) -> None:
         self._brokers = brokers
         self._coordination = coordination
         self._view = view
         self._clock = clock
-        self._topics = topics
-        self._kafka_cluster_id = kafka_cluster_id
+        self._topics = tuple(topics.topics.values())
+        self._kafka_cluster_id = topics.kafka_cluster_id
+        self._servers = servers
         self._single_replica = single_replica
         self._absences: dict[str, TopicAbsence] = {}
         self._brokers_most = 0
@@ -112,6 +113,7 @@ class OwnTopicsWatch:
                 topic.topic,
                 await self._brokers.topic_configs(topic.topic),
                 min(len(each.replicas) for each in found.partitions),
+                servers=self._servers,
                 single_replica=self._single_replica,
             )
         )

@@ -72,7 +72,7 @@ def coordinator_topic_configs(min_insync_replicas: int) -> dict[str, str]:
 
 
 def coordinator_topic_problems(
-    topic: str, configs: Mapping[str, str], replicas: int, *, single_replica: bool
+    topic: str, configs: Mapping[str, str], replicas: int, *, servers: str, single_replica: bool
 ) -> tuple[str, ...]:
     """Return what is wrong with the settings of a topic, one sentence each (STL-22).
 
@@ -80,6 +80,7 @@ def coordinator_topic_problems(
         topic: Its name.
         configs: Its settings in force; one that is absent is not known to the cluster.
         replicas: Of its partitions, the fewest.
+        servers: Of the cluster, as Kafka's tools take them.
         single_replica: Whether one replica is accepted.
     """
     wanted: dict[str, str] = {}
@@ -95,8 +96,10 @@ def coordinator_topic_problems(
         wanted["max.message.bytes"] = str(MESSAGE_BYTES_MIN)
     if _number(configs, "min.insync.replicas", 1) < 2 and not single_replica:
         wanted["min.insync.replicas"] = "2"
-    problems = [_differs(topic, name, configs.get(name), value) for name, value in wanted.items()]
-    problems += _old_format(topic, configs)
+    problems = [
+        _differs(topic, name, configs.get(name), value, servers) for name, value in wanted.items()
+    ]
+    problems += _old_format(topic, configs, servers)
     if replicas < 2 and not single_replica:
         problems.append(
             f"topic {topic} has partitions with {replicas} replica: what is confirmed would be "
@@ -106,22 +109,22 @@ def coordinator_topic_problems(
     return tuple(problems)
 
 
-def _differs(topic: str, name: str, found: str | None, wanted: str) -> str:
+def _differs(topic: str, name: str, found: str | None, wanted: str, servers: str) -> str:
     return (
         f"topic {topic} has {name}={'(unknown)' if found is None else found}, it must be {wanted}: "
-        f"kafka-configs --alter --entity-type topics --entity-name {topic} "
-        f"--add-config {name}={wanted}"
+        f"kafka-configs --bootstrap-server {servers} --alter --entity-type topics "
+        f"--entity-name {topic} --add-config {name}={wanted}"
     )
 
 
-def _old_format(topic: str, configs: Mapping[str, str]) -> list[str]:
+def _old_format(topic: str, configs: Mapping[str, str], servers: str) -> list[str]:
     found = configs.get("message.format.version")
     if found is None:
         return []
     numbers = tuple(int(part) for part in found.split("-")[0].split(".")[:2] if part.isdecimal())
     if not numbers or numbers >= _FORMAT_MIN:
         return []
-    return [_differs(topic, "message.format.version", found, "0.11.0")]
+    return [_differs(topic, "message.format.version", found, "0.11.0", servers)]
 
 
 def _number(configs: Mapping[str, str], name: str, otherwise: int) -> int:
