@@ -23,6 +23,13 @@ def with_flags(**more: str) -> ServeSettings:
     [
         ({"kafka_bootstrap_servers": ""}, "needs kafka_bootstrap_servers"),
         ({"kafka_bootstrap_servers": "broker"}, "'broker' is not host:port"),
+        (
+            {"kafka_bootstrap_servers": "a:9092,kafka://b:9092"},
+            "leave kafka:// out before 'b:9092', which must be host:port, and .* kafka_security",
+        ),
+        ({"kafka_bootstrap_servers": "//b:9092"}, "'//b:9092' is not host:port"),
+        ({"kafka_bootstrap_servers": "b:90921"}, "'b:90921' is not host:port"),
+        ({"kafka_bootstrap_servers": "b:٩٠٩٢"}, "'b:٩٠٩٢' is not host:port"),
         ({"kafka_bootstrap_servers": ",".join(["a:1"] * 101)}, "name at most 100"),
         ({"storage": "embedded"}, "setting kafka_bootstrap_servers has a meaning with storage"),
         ({"storage": "kafak"}, "did you mean kafka"),

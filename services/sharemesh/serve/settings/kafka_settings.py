@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 from sharemesh.domain.attached_topics import pattern_problem
+from sharemesh.domain.setting_values import is_written_whole
 from sharemesh.kafka.security import SaslMechanism
 from sharemesh.object_store.stored_objects import BadPlaceError, path_of
 from sharemesh.ports.cluster import KAFKA_ROLES
@@ -137,9 +138,19 @@ def _check_servers(settings: ServeSettings) -> None:
             f"{BOOTSTRAP_SERVERS_MAX}"
         )
     for server in servers:
+        scheme, mark, address = server.partition("://")
+        if mark:
+            address = address.rpartition("@")[2]  # a password may stand before it
+            raise _refused(
+                f"setting kafka_bootstrap_servers: leave {scheme}:// out before {address!r}, which "
+                "must be host:port, and say how brokers are spoken to with kafka_security"
+            )
         host, _, port = server.rpartition(":")
-        if not host or not port.isdecimal():
-            raise _refused(f"setting kafka_bootstrap_servers: {server!r} is not host:port")
+        if not host or "/" in host or not is_written_whole(port) or not 0 < int(port) <= MAX_PORT:
+            raise _refused(
+                f"setting kafka_bootstrap_servers: {server!r} is not host:port, for example "
+                "kafka-1.example:9092"
+            )
     if settings.durability != "fsync":
         raise _refused(
             "setting durability has no meaning with storage kafka, where brokers write; leave it "
