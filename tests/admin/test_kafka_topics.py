@@ -133,6 +133,19 @@ async def test_ktp_3_a_topic_without_the_right_is_named_with_the_right(world):
     assert "allow DESCRIBE and READ" in refused.error_message
 
 
+async def test_ktp_3_an_attached_topic_that_is_not_shown_any_more_is_refused_and_stays(world):
+    await the_one(world, methods.ATTACH_TOPICS, names=["orders"])
+    world.kafka.deny("orders")
+    refused = await the_one(world, methods.ATTACH_TOPICS, names=["orders"])
+    assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert "allow DESCRIBE and READ" in refused.error_message
+    assert world.view.topic_named("orders") is not None
+    world.kafka.allow("orders")
+    world.kafka.delete("orders")
+    refused = await the_one(world, methods.ATTACH_TOPICS, names=["orders"])
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 async def test_ktp_11_without_the_setting_nothing_is_passed_on(world):
     await the_one(world, methods.ATTACH_TOPICS, names=["orders"])
     created = await the_one(world, methods.CREATE_TOPICS, create("new"))

@@ -170,8 +170,7 @@ class KafkaTopicStore:
     async def attach(self, name: str) -> TopicInfo:
         """Write the name down for the controller and wait until it has attached the topic."""
         self._check_name(name)
-        known = self._view.topic_named(name)
-        if known is None and await self._shown(name) is None:
+        if await self._shown(name) is None:
             raise RefusedError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"the Kafka cluster shows no topic {name!r}; correct the name, or create it there",
