@@ -284,3 +284,29 @@ METHODS: tuple[Method[Message, Message], ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Method)
 )
 """Every method, in the order of this page."""
+
+READS = frozenset(
+    each.name
+    for each in (
+        SHARE_GROUP_DESCRIBE,
+        LIST_GROUPS,
+        DESCRIBE_SHARE_GROUP_OFFSETS,
+        DESCRIBE_GROUP_CONFIGS,
+        EXPLAIN,
+        READ_SHARE_GROUP_STATE_SUMMARY,
+        READ_SHARE_RECORD_HISTORY,
+        FETCH,
+        LIST_OFFSETS,
+        DESCRIBE_PRODUCERS,
+        API_VERSIONS,
+        METADATA,
+        FIND_COORDINATOR,
+        DESCRIBE_TOPICS,
+        DESCRIBE_CONFIGS,
+        DESCRIBE_CLUSTER,
+        DESCRIBE_ACLS,
+        DESCRIBE_CLIENT_QUOTAS,
+        DESCRIBE_USER_SCRAM_CREDENTIALS,
+    )
+)
+"""Methods by which nothing changes, whether they are answered or not."""

@@ -7,7 +7,7 @@ import pytest
 from sharemesh.audit.classes import AUDIT_CLASSES, Recorded, Unrecorded
 from sharemesh.audit.listener import AuditedListener
 from sharemesh.authorization.permissions import PERMISSIONS, Open
-from sharemesh.methods import METHODS, StreamingKind
+from sharemesh.methods import METHODS, READS, StreamingKind
 from sharemesh.ports.authorizer import Operation
 from sharemesh.v1 import admin_pb2 as admin
 from tests.audit.events import lines, trail
@@ -192,3 +192,19 @@ async def test_deleted_topics_are_named_though_they_are_gone(world, audited):
     assert [each["name"] for each in failed["resources"]] == ["absent"]
     assert failed["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
     assert HERE not in str(done)
+
+
+def test_what_only_reads_is_no_change_of_the_audit_log():
+    changes = {
+        name
+        for name, each in AUDIT_CLASSES.items()
+        if isinstance(each, Recorded) and not each.is_look
+    }
+    looks = {
+        name
+        for name, each in AUDIT_CLASSES.items()
+        if name not in changes
+        and (isinstance(each, Recorded) or each.reason.startswith("a description"))
+    }
+    assert looks <= READS
+    assert not changes & READS

@@ -2,6 +2,7 @@
 
 import grpc
 
+from sharemesh.methods import READS
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.limits import THROTTLE_TIME, TOKEN_STALE
@@ -63,6 +64,11 @@ _ADVICE = {
     Failure.INTERNAL: "see the server's log",
 }
 
+_REPEAT_READ = (
+    "nothing is changed by it: repeat it; if that lasts, sharemesh cluster says what is not led"
+)
+"""What to do about a read that was not answered in time."""
+
 _UNREACHABLE = {
     "connection refused": "connection refused",
     "dns resolution failed": "the name cannot be resolved",
@@ -81,6 +87,8 @@ def failed(
     failure: Failure, method: str, address: str, details: str, advice: str = ""
 ) -> CallFailedError:
     """Return the error of a call: which method, to whom, what happened, and what to do."""
+    if failure is Failure.DEADLINE_EXCEEDED and method in READS:
+        advice = advice or _REPEAT_READ
     what_to_do = advice or _ADVICE[failure]
     lower = details.lower() if failure is Failure.UNAVAILABLE else ""
     unreachable = next((ours for words, ours in _UNREACHABLE.items() if words in lower), "")
