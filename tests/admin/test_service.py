@@ -10,6 +10,7 @@ from sharemesh.cluster.store.records import (
     PartitionAssignment,
     encode_assignment,
 )
+from sharemesh.cluster.store.seen_records import encode_damage
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import (
     MAX_GROUP_ID_CHARS,
@@ -229,6 +230,14 @@ async def test_describe_cluster_tells_why_a_shard_has_no_leader(world) -> None:
     told = reasons(await world.call(methods.DESCRIBE_CLUSTER))
     assert told["state-0"] == ""
     assert told["state-1"] == "it is being elected, or its log loads"
+    for each in ("state-0", "state-1"):
+        await world.write(
+            Put(world.view.keys.damaged_log(each), encode_damage("offset 7 is gone")),
+            until=lambda each=each: each in world.view.tables.damages,
+        )
+    told = reasons(await world.call(methods.DESCRIBE_CLUSTER))
+    assert told["state-1"] == "offset 7 is gone"  # STL-30
+    assert told["state-0"] == ""  # somebody takes it over again
 
 
 async def test_describe_cluster_shows_moves_and_on_request_every_partition(world) -> None:

@@ -2,10 +2,12 @@
 
 import pytest
 
+from sharemesh.cluster.elections.shard_elections import _Election
 from sharemesh.cluster.store import records
+from sharemesh.cluster.store.seen_records import encode_damage
 from sharemesh.ports.cluster import Role
-from sharemesh.ports.coordination import Delete, Put
-from sharemesh.ports.shard_log import CorruptLogError, LogFailedError
+from sharemesh.ports.coordination import Delete, ElectedLeadership, Put
+from sharemesh.ports.shard_log import CorruptLogError, LogFailedError, LossFoundError
 from tests.cluster.mesh import SHARDS, Mesh
 
 GC = Role.GROUP_COORDINATOR
@@ -161,3 +163,48 @@ async def test_ktp_18_a_shard_that_could_not_be_opened_is_opened_again_within_th
     assert serving(a) == (list(range(SHARDS)) if is_back else [])
     await mesh.settle(30_000)
     assert serving(a) == list(range(SHARDS))
+
+
+def damages(node):
+    return {each.damage for each in node.view.shards() if each.kind == "group"}
+
+
+async def test_stl_30_damage_of_a_log_is_told_until_somebody_leads_the_shard(mesh):
+    a = await mesh.add("a", GC, fail_with=CorruptLogError("offset 7 is gone; restore it"))
+    await mesh.settle(5_000)
+    assert damages(a) == {"offset 7 is gone; restore it"}
+    await a.kill()  # the note stays while no process of the role runs
+    b = await mesh.add("b", GC, fail_with=CorruptLogError("offset 9 is gone; restore it"))
+    await mesh.settle(20_000)
+    assert damages(b) == {"offset 9 is gone; restore it"}
+    b.shards.fail_with = None
+    await mesh.settle(40_000)
+    assert serving(b) == list(range(SHARDS))
+    assert damages(b) == {""}
+
+
+@pytest.mark.parametrize("error", [LossFoundError("lost"), LogFailedError("no broker answers")])
+async def test_stl_30_a_loss_and_a_log_that_does_not_answer_are_no_damage(mesh, error):
+    a = await mesh.add("a", GC, fail_with=error)
+    await mesh.settle(5_000)
+    assert damages(a) == {""}
+
+
+async def test_stl_30_a_note_that_comes_late_is_forgotten_by_who_leads(mesh):
+    a = await mesh.add("a", GC)
+    await mesh.settle(2_000)
+    key = a.view.keys.damaged_log("group-0")
+    await a.coordination.commit([], [Put(key, encode_damage("offset 7 is gone; restore it"))])
+    await mesh.settle(100)
+    assert await a.coordination.get(key) is None
+    assert serving(a) == list(range(SHARDS))
+
+
+async def test_stl_30_a_process_that_lost_its_leadership_notes_nothing(mesh):
+    a = await mesh.add("a", GC)
+    await mesh.settle(2_000)
+    held = _Election(
+        ElectedLeadership(f"{a.view.keys.election('group-0')}/gone", 1), a.member.session
+    )
+    await a.elections._lives[0]._note_damage(held, "offset 7 is gone; restore it")
+    assert await a.coordination.get(a.view.keys.damaged_log("group-0")) is None

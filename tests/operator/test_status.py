@@ -67,6 +67,9 @@ def test_what_the_own_topics_lost_or_became_is_said_of_the_storage():
     lost = replace(wrong, losses=("Kafka lost records of shard state-3 …",))
     told = said(spec, found(spec, placement=lost))["StorageReady"]
     assert (told.reason, told.message) == ("RecordsLost", "Kafka lost records of shard state-3 …")
+    damaged = replace(PLACED, damages=("topic s partition 3: a batch begins at offset 9 …",))
+    told = said(spec, found(spec, placement=damaged))["StorageReady"]
+    assert (told.reason, told.message) == ("LogDamaged", damaged.damages[0])
 
 
 def test_missing_pods_come_before_what_they_do_not_serve():

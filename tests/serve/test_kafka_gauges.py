@@ -15,7 +15,7 @@ from tests.telemetry.scrape import parse
 def test_traffic_void_units_restamps_and_problems_are_read_at_each_collection():
     telemetry, traffic = without_export(lambda: 0), BrokerTraffic()
     counts: dict[ShardKind, StampedLogCounts] = {}
-    tables = SimpleNamespace(storage_problems={}, losses={})
+    tables = SimpleNamespace(storage_problems={}, losses={}, damages={})
     register_kafka_gauges(
         telemetry.registry,
         traffic,
@@ -28,6 +28,7 @@ def test_traffic_void_units_restamps_and_problems_are_read_at_each_collection():
     traffic.throttled("3", 1_500)
     counts[ShardKind.STATE] = StampedLogCounts(void=4, restamps=2)
     tables.losses["state-1"] = "lost"
+    tables.damages["state-2"] = "a gap"
     told = {
         (name, *sorted(value for _, value in labels)): value
         for (name, labels), value in parse(expose(telemetry.registry.collect())).items()
@@ -36,4 +37,4 @@ def test_traffic_void_units_restamps_and_problems_are_read_at_each_collection():
     assert told["share_kafka_throttled_seconds_total", "3"] == 1.5
     assert told["share_kafka_void_units_total", "state"] == 4
     assert told["share_kafka_restamps_total", "state"] == 2
-    assert told["share_kafka_storage_problems",] == 1
+    assert told["share_kafka_storage_problems",] == 2

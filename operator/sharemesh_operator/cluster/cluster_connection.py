@@ -187,6 +187,7 @@ class ClusterConnection:
             unled_shards=sum(shard.node is None for shard in view.shards()),
             storage_problems=view.storage_problems(),
             losses=tuple(shard.loss for shard in view.shards() if shard.loss),
+            damages=tuple(each.damage for each in view.shards() if each.damage and not each.node),
             users=len(tables.users),
             examples=tuple(
                 f"{gap.topic.name}/{gap.partition}: {gap.reason}" for gap in gaps[:EXAMPLES_MAX]

@@ -32,6 +32,8 @@ class PlacementSeen:
     """What is wrong with the cluster's two topics in Kafka."""
     losses: tuple[str, ...] = ()
     """Shards that are not served because Kafka lost records of them."""
+    damages: tuple[str, ...] = ()
+    """Shards that are not served because their logs cannot be read."""
     users: int = 0
     """Users with passwords."""
     examples: tuple[str, ...] = ()
@@ -123,6 +125,8 @@ def _storage_ready(spec: ClusterSpec, found: ClusterSeen) -> Condition:
     placement = found.placement or PlacementSeen()
     if placement.losses:
         return Problem("RecordsLost", "; ".join(placement.losses)).condition("StorageReady")
+    if placement.damages:
+        return Problem("LogDamaged", "; ".join(placement.damages)).condition("StorageReady")
     if placement.storage_problems:
         told = "; ".join(placement.storage_problems)
         return Problem("TopicsMisconfigured", told).condition("StorageReady")

@@ -231,6 +231,8 @@ class MetadataHandlers:
             return shard.loss
         if shard.node is not None:
             return ""
+        if shard.damage:
+            return shard.damage
         role = _ROLE[shard.kind]
         able = [node for node in self._view.nodes() if role in node.roles]
         if not able:

@@ -25,7 +25,8 @@ def register(commands: Commands) -> None:
         help="serve a shard again although Kafka lost confirmed records of it",
         description="Serve a coordinator shard again whose log the Kafka cluster cut after it had "
         "confirmed it. What the lost records said is forgotten: acknowledgements of a state shard, "
-        "members and settings of groups of a group shard. `sharemesh cluster` shows such shards.",
+        "members and settings of groups of a group shard. `sharemesh cluster` shows such shards. A "
+        "log that is damaged otherwise stays refused: what follows a gap rests on what is gone.",
     )
     accept.add_argument("shard", metavar="SHARD", help="as `sharemesh cluster` names it")
 

@@ -51,7 +51,7 @@ class Leadership(ABC, Generic[Held]):
         self._clock = clock
         self._backoff = backoff
         self._unanswered_max_ms = unanswered_max_ms
-        self._is_corrupt = False
+        self._corruption: CorruptLogError | None = None
         self._ended = False
 
     def end(self) -> None:
@@ -94,7 +94,7 @@ class Leadership(ABC, Generic[Held]):
     async def _lead(self, held: Held, *, above: int = 0) -> bool:
         """Start, serve and stop; return whether that failed though the session was valid."""
         self.stopped.clear()
-        self._ended = self._is_corrupt = False
+        self._ended, self._corruption = False, None
         orderly = False
         try:
             if not await self._start(held, above):
@@ -126,14 +126,17 @@ class Leadership(ABC, Generic[Held]):
                 above = max(error.fence_epoch, epoch + (1 << attempt) - 1)
             except Exception as error:
                 self.last_error = f"{type(error).__name__}: {error}"
-                self._is_corrupt = isinstance(error, CorruptLogError)
+                if isinstance(error, CorruptLogError):
+                    self._corruption = error
                 return False
         return False
 
     def _rest_ms_after_failure(self) -> int:
         """Return how long to leave it after a term that failed."""
         wait_ms = self._backoff.next_ms()
-        return wait_ms if self._is_corrupt else min(wait_ms, self._unanswered_max_ms)
+        if self._corruption is not None:
+            return wait_ms
+        return min(wait_ms, self._unanswered_max_ms)
 
     async def _start_once(self, held: Held) -> bool:
         if not held.session.valid:

@@ -86,6 +86,8 @@ class ShardLeader:
     epoch: int
     loss: str = ""
     """Confirmed records of its log that are lost, and what to do; empty if none is known."""
+    damage: str = ""
+    """Why its log could not be read when it was last taken over; empty if it could."""
 
     @property
     def election(self) -> str:

@@ -39,6 +39,10 @@ class CorruptLogError(Exception):
         self.offset = offset
 
 
+class LossFoundError(CorruptLogError):
+    """Confirmed records are missing at the end; what remembers the loss tells it (STL-25)."""
+
+
 class LogRecord(NamedTuple):
     """One record of a shard log; an absent value is a tombstone of the key.
 

@@ -6,10 +6,11 @@ import pytest
 
 from sharemesh.cluster.store.keys import Keys
 from sharemesh.cluster.store.losses import accept_loss
-from sharemesh.cluster.store.seen_records import decode_seen
+from sharemesh.cluster.store.seen_records import decode_seen, encode_damage
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.stamped_log.seen import LostUnits, SeenUnits, accepted, merged
-from sharemesh.ports.shard_log import CorruptLogError, LogFailedError
+from sharemesh.ports.coordination import Put
+from sharemesh.ports.shard_log import CorruptLogError, LogFailedError, LossFoundError
 from tests.backends.kafka.test_shard_log_faults import Bench, keys_of, put
 
 KEYS = Keys("mesh")
@@ -60,7 +61,7 @@ async def test_stl_25_a_take_over_that_finds_less_than_was_confirmed_is_refused(
     log = await three_units(bench)
     await bench.run(log.close())
     cut(bench)
-    with pytest.raises(CorruptLogError, match=WHAT_IS_LOST) as error:
+    with pytest.raises(LossFoundError, match=WHAT_IS_LOST) as error:
         await bench.open(2, bench.other_process(2))
     assert "topic state partition 0: Kafka lost records of shard state-0" in str(error.value)
     assert "sharemesh shards accept-loss state-0" in str(error.value)
@@ -110,6 +111,24 @@ async def test_stl_27_only_a_loss_that_was_found_can_be_accepted(bench):
         with pytest.raises(RefusedError, match="no loss"):
             await accept_loss(bench.logs.coordination, "mesh", name)
     assert seen(bench).accepted == 0
+
+
+async def test_stl_30_damage_cannot_be_accepted_and_the_answer_says_why(bench):
+    await bench.run((await three_units(bench)).close())
+    why = "topic state partition 0: offset 2 is gone; restore it"
+    bench.store.commit([], [Put(KEYS.damaged_log("state-0"), encode_damage(why))], 0)
+    with pytest.raises(RefusedError, match=f"is no lost end, and cannot be given up: {why}"):
+        await accept_loss(bench.logs.coordination, "mesh", "state-0")
+
+
+async def test_stl_30_a_gap_is_refused_in_words_that_say_what_to_do(bench):
+    log = await three_units(bench)
+    await bench.run(log.close())
+    del bench.brokers.log().batches[2]  # compaction took it
+    with pytest.raises(CorruptLogError, match="begins at offset 3 where 2 was expected") as error:
+        await bench.open(2, bench.other_process(2))
+    assert "restore the topic with its id, or begin with another cluster_id" in str(error.value)
+    assert not isinstance(error.value, LossFoundError)
 
 
 async def test_stl_26_an_owner_hears_that_one_before_it_had_confirmed_more(bench):

@@ -10,6 +10,7 @@ from sharemesh.cluster.leadership import EPOCH_MAX, Leadership, Leaderships
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import election_name
+from sharemesh.cluster.store.seen_records import encode_damage
 from sharemesh.cluster.view.cluster_state import StateChanges
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId
@@ -18,12 +19,14 @@ from sharemesh.ports.cluster import ShardHost, ShardKind
 from sharemesh.ports.coordination import (
     Coordination,
     CoordinationError,
+    Delete,
     ElectedLeadership,
     Guard,
     Put,
     Session,
     SessionLostError,
 )
+from sharemesh.ports.shard_log import LossFoundError
 from sharemesh.tasks import cancel_and_wait
 
 _log = logging.getLogger(__name__)
@@ -134,6 +137,9 @@ class ShardTerm(Leadership[_Election]):
 
     async def _hold(self, held: _Election) -> None:
         failed = await self._lead(held)
+        corruption = self._corruption
+        if corruption is not None and not isinstance(corruption, LossFoundError):
+            await self._note_damage(held, str(corruption))
         if held.session.valid:
             await self._coordination.resign(held.leadership)
         if failed:
@@ -160,6 +166,7 @@ class ShardTerm(Leadership[_Election]):
                     self.last_error = "the election does not know this leader: etcd was restored?"
                     _log.warning("shard %s: %s", self.name, self.last_error)
                     return
+                await self._note_damage(held, "")
                 left_ms: int | None = None
                 if not self._ranking.preferred_waits(self.shard):
                     waiting_since_ms = None
@@ -172,6 +179,17 @@ class ShardTerm(Leadership[_Election]):
                 await self._wait(left_ms, lost)
         finally:
             lost.cancel()
+
+    async def _note_damage(self, held: _Election, words: str) -> None:
+        """Let everybody know why the log cannot be read, or ("") that it was (STL-30)."""
+        if words == self._ranking.view.tables.damages.get(self.name, ""):
+            return
+        key = self._ranking.view.keys.damaged_log(self.name)
+        write = Put(key, encode_damage(words)) if words else Delete(key)
+        try:
+            await self._coordination.commit([held.leadership.guard], [write])
+        except CoordinationError as error:
+            _log.debug("shard %s: its damage is not noted now: %s", self.name, error)
 
     async def _raise_epoch(self, held: _Election, above: int) -> int:
         key = self._ranking.view.keys.epoch(self.name)

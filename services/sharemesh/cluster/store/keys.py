@@ -14,6 +14,7 @@
     storage                         which engine keeps the logs, and where; written once
     storage-problems/<topic>        what is wrong with a topic of the cluster's own
     seen/<name>                     how far the log of a coordinator shard was confirmed
+    damaged/<name>                  why the log of a coordinator shard cannot be read
     followed/<topic id>/<partition> how far a partition of the Kafka cluster was confirmed
     wanted/<name>                   a topic of the Kafka cluster that a group subscribes to
     attached/<name>                 a topic of the Kafka cluster that somebody asked to attach
@@ -71,6 +72,7 @@ class Keys:
         self.storage = f"{self.prefix}storage"
         self.storage_problems = f"{self.prefix}storage-problems/"
         self.seen = f"{self.prefix}seen/"
+        self.damaged = f"{self.prefix}damaged/"
         self.followed = f"{self.prefix}followed/"
         self.wanted = f"{self.prefix}wanted/"
         self.attached = f"{self.prefix}attached/"
@@ -109,6 +111,10 @@ class Keys:
     def seen_log(self, name: str) -> str:
         """Return what was confirmed of the log of a coordinator shard."""
         return f"{self.seen}{name}"
+
+    def damaged_log(self, name: str) -> str:
+        """Return why the log of a coordinator shard cannot be read."""
+        return f"{self.damaged}{name}"
 
     def seen_partition(self, partition: TopicPartition) -> str:
         """Return what was confirmed of a partition of the Kafka cluster."""

@@ -46,6 +46,20 @@ def decode_seen(value: bytes) -> SeenUnits:
     )
 
 
+def encode_damage(why: str) -> bytes:
+    """Return the value of ``damaged/<name>``."""
+    return records.encode({"why": why})
+
+
+def decode_damage(value: bytes) -> str:
+    """Return what is in ``damaged/<name>``.
+
+    Raises:
+        RecordFormatError: It cannot be read.
+    """
+    return records.text(records.decode(value), "why")
+
+
 def _loss(found: object) -> LostUnits | None:
     if found is None:
         return None

@@ -17,7 +17,7 @@ from sharemesh.cluster.store.records import (
     RecordFormatError,
     Trouble,
 )
-from sharemesh.cluster.store.seen_records import decode_seen
+from sharemesh.cluster.store.seen_records import decode_damage, decode_seen
 from sharemesh.cluster.store.user_records import Credentials, decode_user
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition, parse_topic_id
@@ -75,6 +75,7 @@ class ClusterState:
         self.troubles: dict[TopicPartition, Stored[Trouble]] = {}
         self.storage_problems: dict[str, str] = {}  # by topic of the cluster's own
         self.losses: dict[str, str] = {}  # by shard, in words
+        self.damages: dict[str, str] = {}  # by shard, in words
         self.wanted: dict[str, int] = {}  # and when: the revision
         self.attached: dict[str, int] = {}
         self.cluster_configs: dict[str, str] = {}
@@ -96,6 +97,7 @@ class ClusterState:
             "deleted": self._deletion,
             "seen": self._seen,
             "storage-problems": self._storage_problem,
+            "damaged": self._damage,
             "wanted": partial(self._wish, self.wanted),
             "attached": partial(self._wish, self.attached),
             "configs": self._configs,
@@ -193,6 +195,13 @@ class ClusterState:
             self.losses[rest] = words
         else:
             del self.losses[rest]
+
+    def _damage(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
+        changes.elections.add(rest)  # who leads it by now forgets it
+        if current is None:
+            self.damages.pop(rest, None)
+        else:
+            self.damages[rest] = decode_damage(current.value)
 
     def _storage_problem(self, rest: str, current: KeyValue | None, _: StateChanges) -> None:
         if current is None:

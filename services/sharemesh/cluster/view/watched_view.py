@@ -179,6 +179,7 @@ class WatchedView:
                 self._elected(name),
                 self.shard_epoch(name),
                 self.tables.losses.get(name, ""),
+                self.tables.damages.get(name, ""),
             )
             for kind, count in (
                 (ShardKind.GROUP, counts.group_shards),

@@ -23,7 +23,8 @@ def register_kafka_gauges(
             yield (str(kind),), counts.restamps
 
     def problems() -> Iterator[Observation]:
-        yield (), len(view.tables.storage_problems) + len(view.tables.losses)
+        tables = view.tables
+        yield (), len(tables.storage_problems) + len(tables.losses) + len(tables.damages)
 
     registry.observe(names.KAFKA_REQUESTS, traffic.requests.items)
     registry.observe(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from sharemesh.domain.stamped_log.seen import LostUnits, SeenUnits, lost_words
 from sharemesh.domain.stamped_log.writing import WriterPosition
 from sharemesh.ports.seen_units import SeenLogs
-from sharemesh.ports.shard_log import CorruptLogError
+from sharemesh.ports.shard_log import LossFoundError
 
 
 class ConfirmedUnits:
@@ -29,7 +29,7 @@ class ConfirmedUnits:
         """Return if no loss waits for an operator; nothing is written to the log before.
 
         Raises:
-            CorruptLogError: One does.
+            LossFoundError: One does.
             LogFailedError: That cannot be asked now.
         """
         stored = await self._seen.stored(self._name)
@@ -43,7 +43,7 @@ class ConfirmedUnits:
         """Remember what was found below the own fence; return if nothing is missing there.
 
         Raises:
-            CorruptLogError: Less was found than had been confirmed.
+            LossFoundError: Less was found than had been confirmed.
             LogFailedError: That cannot be written now.
         """
         units, end = position.number, position.fence
@@ -52,7 +52,7 @@ class ConfirmedUnits:
         if found.loss is not None:
             raise self._lost(found.loss)
 
-    def note(self, units: int, end: int, fail: Callable[[CorruptLogError], None]) -> None:
+    def note(self, units: int, end: int, fail: Callable[[LossFoundError], None]) -> None:
         """A unit was confirmed; ``fail`` hears if an owner before had confirmed more."""
         self._own = replace(self._own, units=units, end=end)
         self._seen.note(self._name, self._own, lambda loss: fail(self._lost(loss)))
@@ -61,8 +61,8 @@ class ConfirmedUnits:
         """Let what was noted be written, if that is possible soon."""
         await self._seen.settle(self._name)
 
-    def _lost(self, loss: LostUnits) -> CorruptLogError:
-        return CorruptLogError(
+    def _lost(self, loss: LostUnits) -> LossFoundError:
+        return LossFoundError(
             f"{self._place}: {lost_words(self._name, loss)}",
             file=self._place,
             offset=loss.found_end,

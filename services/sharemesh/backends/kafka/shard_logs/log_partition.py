@@ -43,6 +43,11 @@ WRITTEN_PERHAPS_AGAIN = frozenset({7, 20})
 ANOTHER_TOPIC_PERHAPS = frozenset({3, 100, 103})
 """UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID."""
 _NO_END = 1 << 62
+_WAY_OUT = (
+    "let a broker lead that still has them, restore the topic with its id, or begin with another "
+    "cluster_id"
+)
+_REFUSED = f"the shard is refused, for nothing tells what these records said: {_WAY_OUT}"
 
 
 def _name_of(code: int) -> str:
@@ -184,9 +189,11 @@ class LogPartition:
             self._place, offset, timeout_ms=self._settings.delete_timeout_ms
         )
 
-    def corrupt(self, error: BrokenLogError) -> CorruptLogError:
-        """Return the error in words that name topic, partition and offset."""
-        return CorruptLogError(f"{self.name}: {error}", file=self.name, offset=error.offset)
+    def corrupt(self, error: BrokenLogError, what_now: str = _REFUSED) -> CorruptLogError:
+        """Return the error in words that name topic, partition and offset, and what to do."""
+        return CorruptLogError(
+            f"{self.name}: {error}; {what_now}", file=self.name, offset=error.offset
+        )
 
     # ---- one try ---------------------------------------------------------------------------------
 
@@ -201,7 +208,8 @@ class LogPartition:
             if topic.topic_id not in (place.topic_id, NO_TOPIC_ID):
                 raise CorruptLogError(
                     f"{self.name}: the topic was deleted and made again: its id is "
-                    f"{topic.topic_id.hex()}, not {place.topic_id.hex()}; what it held is lost",
+                    f"{topic.topic_id.hex()}, not {place.topic_id.hex()}; what it held is lost: "
+                    "restore it with its id, or begin with another cluster_id",
                     file=self.name,
                 )
             return
@@ -263,7 +271,7 @@ class LogPartition:
             broken = BrokenLogError(
                 f"the batch at offset {reading.position}: {error}", reading.position
             )
-            raise self.corrupt(broken) from error
+            raise self.corrupt(broken, f"{_REFUSED}, or run a version that reads them") from error
         except BrokenLogError as error:
             raise self.corrupt(error) from error
         if not judged:

@@ -18,6 +18,8 @@ from sharemesh.ports.shard_log import FencedError
 
 _log = logging.getLogger(__name__)
 
+_TOLD_NEXT = "its next take-over says what is lost, and what to do"  # a loss, or damage
+
 PlainRecord = tuple[bytes | None, bytes | None, int]
 """Key, value and timestamp in ms."""
 
@@ -47,7 +49,7 @@ class UnitWriter:
             try:
                 step = await self._settle(stamp, base)
             except BrokenLogError as error:
-                raise self._partition.corrupt(error) from error
+                raise self._partition.corrupt(error, _TOLD_NEXT) from error
             if isinstance(step, UnitCounts):
                 self.position.confirmed(stamp, step.end)
                 return
