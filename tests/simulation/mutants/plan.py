@@ -190,8 +190,8 @@ RARE: dict[Mutant, int] = {
 
 PLAN_ON_KAFKA: dict[str, dict[Mutant, int]] = {
     "usurped": {
-        stamped_logs.writers_ignore_their_stamps: 1,
-        stamped_logs.units_are_stamped_anew_unread: 1,
+        stamped_logs.writers_ignore_their_stamps: 2,
+        stamped_logs.units_are_stamped_anew_unread: 2,
         stamped_logs.loads_end_before_the_fence: 1,
         stamped_logs.looks_are_not_renewed: 1,
         stamped_logs.leaders_do_not_look: 1,
