@@ -120,6 +120,7 @@ def test_of_a_run_with_violations_everything_is_kept_that_explains_them(mesh, tm
     mesh.cluster.logs.mkdir(parents=True, exist_ok=True)
     report = mesh.verdict(finished(mesh, after_s=60))
     assert report.violations == ["orders/0@1 was acknowledged finally 2 times"]
+    mesh.keep(report.violations)
     kept = tmp_path / "kept"
     told = (kept / "violations.txt").read_text()
     assert told.count("anna acknowledged") == 2
