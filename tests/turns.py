@@ -3,7 +3,8 @@
 import asyncio
 import gc
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -38,16 +39,23 @@ def _measure_s() -> float:
     return time.thread_time() - began_s
 
 
-async def _longest_turn(work: Awaitable[object]) -> float:
-    """Return the processor time of the longest turn of the loop while ``work`` is done.
-
-    The garbage collector works as it does in a server, and does not see what other tests left.
-    """
+@contextmanager
+def collected_as_in_a_server() -> Iterator[None]:
+    """Let the garbage collector work as in a server: it does not see what other tests left."""
     thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*CYCLE_SEARCH_THRESHOLDS)
     try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+async def _longest_turn(work: Awaitable[object]) -> float:
+    """Return the processor time of the longest turn of the loop while ``work`` is done."""
+    with collected_as_in_a_server():
         task = asyncio.ensure_future(work)
         longest = 0.0
         while not task.done():
@@ -56,9 +64,6 @@ async def _longest_turn(work: Awaitable[object]) -> float:
             longest = max(longest, time.thread_time() - began)
         await task
         return longest
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
 
 
 class Turns:

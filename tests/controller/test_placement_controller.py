@@ -14,6 +14,7 @@ from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import Guard, Put
 from tests.cluster.mesh import CLUSTER, Mesh, Node
+from tests.turns import collected_as_in_a_server
 
 SL, C = Role.SHARE_LEADER, Role.CONTROLLER
 
@@ -148,13 +149,14 @@ async def test_ten_thousand_partitions_on_fifty_nodes_do_not_block_the_loop():
     for number in range(10):
         await create_topic(mesh.parent, ctl.view, f"t{number}", 1_000, {}, rng=mesh.rng)
     deadline = time.monotonic() + 60
-    while len(ctl.view.tables.assignments) < 10_000:
-        assert time.monotonic() < deadline
-        started = time.thread_time()
-        await asyncio.sleep(0)
-        longest = max(longest, time.thread_time() - started)
-        if len(mesh.clock._sleepers):
-            await mesh.clock.advance(1)
+    with collected_as_in_a_server():
+        while len(ctl.view.tables.assignments) < 10_000:
+            assert time.monotonic() < deadline
+            started = time.thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - started)
+            if len(mesh.clock._sleepers):
+                await mesh.clock.advance(1)
     counts = load(ctl)
     print(f"longest turn of the loop {longest * 1000:.1f} ms; load {max(counts.values())}")
     assert len(counts) == 50
