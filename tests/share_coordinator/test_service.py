@@ -180,6 +180,11 @@ async def test_floors_outlive_pruned_tombstones():
             assert (await Client(service).I(6, 0)).error_code == 0
 
 
+def topics_of(service):
+    """Return the topics of which the first shard has states."""
+    return service.shards.shard(0).peek(lambda machine: machine.topic_ids())
+
+
 async def test_a_topic_that_goes_away_takes_its_keys_along():
     async with world(topics=(T1, T2)) as w:
         async with w.coordinator() as service:
@@ -202,44 +207,41 @@ async def test_a_topic_deleted_while_nobody_watched_is_swept_after_a_whole_inter
         await w.delete_topic(T1)
         await w.register("n1")
         async with w.coordinator() as service:
-            topics = lambda: service.shards.shard(0).peek(lambda m: m.topic_ids())  # noqa: E731
             await w.clock.advance(300_001)
-            assert topics() == {T1}
+            assert topics_of(service) == {T1}
             await w.clock.advance(300_001)
-            assert topics() == set()
+            assert topics_of(service) == set()
 
 
 async def test_ktp_10_a_topic_that_may_come_back_keeps_its_states_for_the_grace():
     async with world(topics=(T1, T2)) as w:
         await w.register("n1")
         async with w.coordinator(topic_grace_ms=3_600_000) as service:
-            topics = lambda: service.shards.shard(0).peek(lambda m: m.topic_ids())  # noqa: E731
             for topic in (T1, T2):
                 await Client(service, topic_id=topic).I(1, 7)
             await w.delete_topic(T1)
             await w.delete_topic(T2)
             await w.clock.advance(3_600_000)
-            assert topics() == {T1, T2}
+            assert topics_of(service) == {T1, T2}
             await w.create_topic(T1)
             assert (await Client(service).R(0)).start_offset == 7
             await w.clock.advance(600_002)
-            assert topics() == {T1}
+            assert topics_of(service) == {T1}
             await w.delete_topic(T1)
             await w.clock.advance(3_600_000)
-            assert topics() == {T1}
+            assert topics_of(service) == {T1}
 
 
 async def test_ktp_10_the_grace_begins_anew_each_time_a_topic_goes():
     async with world(topics=(T1,)) as w:
         await w.register("n1")
         async with w.coordinator(topic_grace_ms=3_600_000) as service:
-            topics = lambda: service.shards.shard(0).peek(lambda m: m.topic_ids())  # noqa: E731
             await Client(service).I(1, 7)
             for _ in range(20):  # away at each look, back between two
                 await w.delete_topic(T1)
                 await w.clock.advance(300_001)
                 await w.create_topic(T1)
-            assert topics() == {T1}
+            assert topics_of(service) == {T1}
 
 
 async def test_ktp_10_the_grace_begins_anew_with_a_process_that_knows_nothing_of_before():
@@ -250,11 +252,10 @@ async def test_ktp_10_the_grace_begins_anew_with_a_process_that_knows_nothing_of
             await w.delete_topic(T1)
             await w.clock.advance(3_500_000)
         async with w.coordinator(topic_grace_ms=3_600_000) as service:
-            topics = lambda: service.shards.shard(0).peek(lambda m: m.topic_ids())  # noqa: E731
             await w.clock.advance(3_600_000)
-            assert topics() == {T1}
+            assert topics_of(service) == {T1}
             await w.clock.advance(600_002)
-            assert topics() == set()
+            assert topics_of(service) == set()
 
 
 async def test_a_late_repeat_of_an_initialization_does_not_reset_progress():

@@ -2,13 +2,14 @@
 
 from sharemesh.cluster.store import topics
 from sharemesh.group_coordinator.coordinator_context import ServiceLimits
-from sharemesh.serve.roles import group_coordinator, share_coordinator
+from sharemesh.ports.broker_topics import BrokerTopics
+from sharemesh.serve.roles import group_coordinator
 from tests.simulation.patching import Patches
 
 
 def states_of_detached_topics_go_at_once(patch: Patches) -> None:
     """Share coordinators have no grace: groups count on states that are gone."""
-    patch.setattr(share_coordinator, "_topic_grace_ms", lambda _storage: 0)
+    patch.setattr(BrokerTopics, "states_kept_ms", 0)
 
 
 def groups_forget_detached_topics_at_once(patch: Patches) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sharemesh.cluster.membership import ClusterMember
-from sharemesh.cluster.store.records import Claim, PartitionAssignment
+from sharemesh.cluster.store.records import Claim, Deletion, PartitionAssignment
 from sharemesh.cluster.view.cluster_state import Stored
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId, TopicPartition
@@ -101,16 +101,22 @@ class ClaimPolicy:
 
     def deleted(self, partition: TopicPartition) -> bool:
         """Return whether the topic was deleted and this partition's directories are to be freed."""
-        return self._is_gone(partition, kept=False)
+        note = self._note(partition)
+        return note is not None and not note.kept
 
     def detached(self, partition: TopicPartition) -> bool:
         """Return whether nobody may lead the partition, and its epoch stays as it is (KTP-19)."""
-        return self._is_gone(partition, kept=True)
+        note = self._note(partition)
+        return note is not None and note.kept
 
-    def _is_gone(self, partition: TopicPartition, *, kept: bool) -> bool:
+    def gone(self, partition: TopicPartition) -> bool:
+        """Return whether its topic was deleted or detached: nobody leads it after this process."""
+        return self._note(partition) is not None
+
+    def _note(self, partition: TopicPartition) -> Deletion | None:
         tables, topic_id = self.view.tables, partition.topic_id
-        note = tables.deletions.get(topic_id)
-        return note is not None and note.value.kept is kept and topic_id not in tables.topics_by_id
+        note = None if topic_id in tables.topics_by_id else tables.deletions.get(topic_id)
+        return None if note is None else note.value
 
     def concerns(self, partition: TopicPartition) -> bool:
         """Return whether this node is to do something about the partition, now or soon."""
@@ -141,7 +147,7 @@ class ClaimPolicy:
 
     def should_let_go(self, partition: TopicPartition) -> bool:
         """Return whether this process is to relinquish a partition that it leads."""
-        if self._withdrawn or self.deleted(partition) or self.detached(partition):
+        if self._withdrawn or self.gone(partition):
             return True
         assignment = self.assignment(partition)
         return assignment is None or assignment.value.leader != self.me

@@ -128,11 +128,10 @@ class PartitionClaim(Leadership[HeldClaim]):
             _log.warning("partition %s epoch %d: not led: %s", self._name, self.epoch, why)
             await self._store.note_trouble(held.session, why)
             self._back_off()
-        detached = self._policy.detached(self.partition)
         if self._policy.deleted(self.partition):
             await self._free(held)
         else:
-            given_up = failed or detached
+            given_up = failed or self._policy.detached(self.partition)
             await (self._store.give_up(held) if given_up else self._store.hand_over(held))
             self.settled.set()
             await self._wait(STALE_VIEW_WAIT_MS)
@@ -163,7 +162,7 @@ class PartitionClaim(Leadership[HeldClaim]):
                         self._ended = True
                         self.last_error = "the claim vanished from the coordination store"
                         return
-                    if self._is_gone():
+                    if self._policy.gone(self.partition):
                         return
                     if not self._policy.should_let_go(self.partition):
                         turn_ms = None
@@ -183,7 +182,7 @@ class PartitionClaim(Leadership[HeldClaim]):
     async def _stop_host(self, held: HeldClaim, *, orderly: bool) -> None:
         """Let holders acknowledge if another is to lead; a lost session cuts that short."""
         drain_ms = self._policy.settings.drain_ms
-        if orderly and drain_ms and held.session.valid and not self._is_gone():
+        if orderly and drain_ms and held.session.valid and not self._policy.gone(self.partition):
             draining = asyncio.create_task(
                 self._host.stop_partition(
                     self.partition, drain_ms=drain_ms, give_on=partial(self._store.give_on, held)
@@ -199,10 +198,6 @@ class PartitionClaim(Leadership[HeldClaim]):
                 lost.cancel()
                 await cancel_and_wait(draining)
         await self._host.stop_partition(self.partition)
-
-    def _is_gone(self) -> bool:
-        """Return whether the topic is gone: nobody leads the partition after this process."""
-        return self._policy.deleted(self.partition) or self._policy.detached(self.partition)
 
     async def _free(self, held: HeldClaim) -> None:
         """The topic is gone: free its directories, then forget the partition."""

@@ -7,10 +7,7 @@ from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process_context import ProcessContext, ShardRole
 from sharemesh.serve.settings.room_settings import share_coordinator_settings
-from sharemesh.serve.storage.process_storage import ProcessStorage
 from sharemesh.share_coordinator.service import ShareCoordinatorService
-
-_DAY_MS = 24 * 60 * 60 * 1_000
 
 
 class ShareCoordinatorRole(ShardRole):
@@ -18,13 +15,14 @@ class ShareCoordinatorRole(ShardRole):
 
     def __init__(self, around: ProcessContext) -> None:
         super().__init__(around, ShardKind.STATE)
-        configs = around.view.cluster_configs()
+        configs, topics = around.view.cluster_configs(), around.storage.broker_topics
         self._service = ShareCoordinatorService(
             around.view,
             around.clock,
             around.storage.shard_logs(ShardKind.STATE),
             replace(
-                share_coordinator_settings(configs), topic_grace_ms=_topic_grace_ms(around.storage)
+                share_coordinator_settings(configs),
+                topic_grace_ms=0 if topics is None else topics.states_kept_ms,
             ),
             authorizer=around.authorizer,
             generations=around.storage.generations(),
@@ -44,13 +42,3 @@ class ShareCoordinatorRole(ShardRole):
         """Leave the elections and relinquish what is left."""
         await super().close()
         await self._service.close()
-
-
-def _topic_grace_ms(storage: ProcessStorage) -> int:
-    """Return how long states outlive a topic of a Kafka cluster (KTP-10).
-
-    A group coordinator forgets a topic after one to two graces of its process. It must not count on
-    a state that is gone, also where one process after another began anew meanwhile.
-    """
-    topics = storage.broker_topics
-    return 3 * topics.grace_ms + _DAY_MS if topics is not None and topics.grace_ms else 0
