@@ -11,7 +11,7 @@ from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.stamped_log.seen import LostUnits, SeenUnits, accepted, merged
 from sharemesh.ports.coordination import Put
 from sharemesh.ports.shard_log import CorruptLogError, LogFailedError, LossFoundError
-from tests.backends.kafka.test_shard_log_faults import Bench, keys_of, put
+from tests.backends.kafka.shard_log_bench import Bench, keys_of, put
 
 KEYS = Keys("mesh")
 WHAT_IS_LOST = "3 units up to offset 4 were confirmed, and 1 were left"
