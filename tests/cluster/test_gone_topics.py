@@ -7,8 +7,13 @@ from dataclasses import replace
 import pytest
 
 from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import CONTROLLER
+from sharemesh.cluster.store.records import Claim
 from sharemesh.cluster.store.topics import delete_topic, detach_topic
 from sharemesh.cluster.view import watched_view
+from sharemesh.controller.desired import DesiredPlacement, PlacementLimits
+from sharemesh.controller.placement_controller import AssignmentWriter
+from sharemesh.ports.broker_topics import BrokerTopics
 from sharemesh.ports.coordination import Delete, Put
 from tests.cluster.led_topics import SL, C, all_partitions, led, make_topic, three
 from tests.cluster.mesh import Mesh
@@ -126,6 +131,52 @@ async def test_ktp_19_a_topic_that_stays_away_is_forgotten_in_time(mesh):
     assert {each.topic_id for each in view.tables.assignments} == {other.topic_id}
     assert not view.tables.deletions
     assert await mesh.parent.get(keys.seen_partition(partition)) is None
+
+
+async def test_ktp_19_a_claim_that_comes_after_its_topic_was_detached_is_given_up(mesh):
+    """As one does whose outcome was not known, or that was handed over in the same moment."""
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh, partitions=1)
+    (partition,) = all_partitions(topic)
+    view = nodes[0].view
+    await detach_topic(mesh.parent, view, topic.name, kept=True)
+    await mesh.settle(5_000)
+    epoch = view.tables.assignments[partition].value.leader_epoch
+    claim = records.encode_claim(Claim(nodes[0].info.node_id, epoch))
+    put = Put(view.keys.claim(partition), claim, leased=True)
+    await mesh.parent.commit([], [put], session=nodes[0].member.session)
+    await mesh.settle(5_000)
+    assert not view.tables.claims
+    assert led(topic, *nodes) == {}
+    assert view.tables.assignments[partition].value.leader_epoch == epoch
+
+
+async def test_ktp_19_a_topic_that_is_attached_while_it_is_to_be_forgotten_keeps_its_epochs(mesh):
+    nodes, controller = await three(mesh)
+    topic = await make_topic(mesh, partitions=2)
+    keys, view = nodes[0].view.keys, nodes[0].view
+    await detach_topic(mesh.parent, view, topic.name, kept=True)
+    await mesh.settle(5_000)
+    desired = DesiredPlacement(view, mesh.clock, PlacementLimits(kept_ms=0))
+    plan = await desired.plan(mesh.clock.now_ms(), 30_000)
+    assert plan.forgotten == (topic.topic_id,)
+    await mesh.run(controller.stop())
+    session = await mesh.parent.open_session(ttl_ms=60_000)
+    leadership = await mesh.parent.campaign(keys.election(CONTROLLER), b"{}", session)
+    stored = Put(keys.topic(topic.name), records.encode_topic(topic))
+    await mesh.parent.commit([], [stored, Delete(keys.deletion(topic.topic_id))])
+    assert not await AssignmentWriter(mesh.parent, view).write(leadership, plan)
+    await mesh.settle(5_000)
+    epochs = {each: view.leader(each).leader_epoch for each in all_partitions(topic)}
+    assert set(epochs.values()) == {2}
+
+
+def test_ktp_10_states_outlive_what_groups_know_of_a_topic_unless_nothing_is_kept():
+    def kept_ms(grace_ms):
+        return BrokerTopics(None, None, False, grace_ms).states_kept_ms
+
+    assert kept_ms(0) == 0
+    assert kept_ms(600_000) > 2 * 600_000 + 24 * 3_600_000
 
 
 async def test_krl_18_what_a_leader_writes_of_a_topic_that_is_gone_goes_with_its_claim(mesh):
