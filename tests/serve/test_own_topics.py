@@ -57,7 +57,8 @@ class World:
             state_shards=given.state_shards,
         )
         client = brokers or self.kafka.client()
-        return await OwnTopics(client, self.coordination, given, self.clock).ready(cluster)
+        topics = OwnTopics(client, self.coordination, given, self.clock, random.Random(id(self)))
+        return await topics.ready(cluster)
 
     async def refused(self, code: ExitCode, *args: object, **settings: object) -> str:
         with pytest.raises(StartError) as caught:
@@ -104,6 +105,15 @@ async def test_ktp_14_topics_that_hold_records_are_anothers(world):
     await world.kafka.client().produce(BrokerPartition(topic_id, GROUP, 2), batch, timeout_ms=1_000)
     assert "choose another kafka_topic_prefix" in await world.refused(ExitCode.OTHER_CLUSTER)
     assert await stored_storage(world.coordination, "local") is None
+
+
+async def test_ktp_14_the_words_for_topics_of_others_say_both_ways_out(world):
+    topic_id = world.kafka.create(NewBrokerTopic(STATE, 8, 3, coordinator_topic_configs(2)))
+    batch = bytes(build_plain_batch([(b"k", b"v", 0)]))
+    await world.kafka.client().produce(BrokerPartition(topic_id, STATE, 0), batch, timeout_ms=1_000)
+    words = await world.refused(ExitCode.OTHER_CLUSTER)
+    assert f"topic {STATE} exists and partition 0 holds records of another cluster" in words
+    assert "choose another kafka_topic_prefix, or delete both own topics" in words
 
 
 async def test_ktp_14_a_topic_that_is_missing_is_never_made_again(world):

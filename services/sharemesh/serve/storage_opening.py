@@ -116,7 +116,7 @@ class StorageOpening:
 
         settings = self._settings
         brokers = self._brokers = connect_brokers(settings, self._clock, self._rng)
-        topics = OwnTopics(brokers, coordination, settings, self._clock)
+        topics = OwnTopics(brokers, coordination, settings, self._clock, self._rng)
         self._record = await topics.ready(record)
 
     def storage(

@@ -14,8 +14,10 @@ from sharemesh.domain.ids import TopicId
 from sharemesh.ports.brokers import (
     BrokerRefusedError,
     ClusterMetadata,
+    FetchedRecords,
     FoundOffset,
     PartitionMetadata,
+    ProducedBatch,
     TopicMetadata,
 )
 from tests.clocks import ManualClock
@@ -23,6 +25,7 @@ from tests.clocks import ManualClock
 TOPIC = "__sharemesh-a-state"
 SERVERS = "a:9092,b:9092"
 AS_CREATED = coordinator_topic_configs(2)
+OWNER = "a1"
 
 
 def test_stl_22_what_is_created_is_accepted():
@@ -103,6 +106,7 @@ class Creating:
         self.unseen = 2
         self.looks = 0
         self.unheard = 0  # answers of brokers that have not heard of the topic
+        self.first = b""  # the batch at offset 0 of the first partition of the state topic
 
     async def create_topic(self, topic, *, timeout_ms):
         self.created.append(topic)
@@ -123,7 +127,18 @@ class Creating:
         self.unheard -= 1
         if self.unheard >= 0:
             raise BrokerRefusedError(100, "UNKNOWN_TOPIC_ID")
+        if partition.partition == 0 and partition.topic.endswith("state"):
+            return FoundOffset(1 if self.first else 0)
         return FoundOffset(self.end if partition.partition == 2 else 0)
+
+    async def produce(self, partition, batch, *, timeout_ms):
+        assert (partition.topic, partition.partition) == ("0123456789-state", 0)
+        self.first = self.first or batch
+        return ProducedBatch(0)
+
+    async def fetch(self, partition, offset, *, max_bytes, max_wait_ms):
+        assert (partition.topic, partition.partition, offset) == ("0123456789-state", 0, 0)
+        return FetchedRecords(self.first, 1, 1, 0)
 
 
 async def create(brokers: Creating):
@@ -137,6 +152,7 @@ async def create(brokers: Creating):
         brokers,
         clock,
         {"state": ("0123456789-state", 4), "group": ("0123456789-group", 4)},
+        owner=OWNER,
         replication_factor=3,
         min_insync_replicas=2,
     )
@@ -165,7 +181,7 @@ async def test_stl_23_a_leader_that_has_not_heard_of_the_new_topic_is_asked_agai
 @pytest.mark.parametrize(
     ("brokers", "words"),
     [
-        (Creating(exists=True, end=1), "partition 2 holds records: another cluster may live"),
+        (Creating(exists=True, end=1), "partition 2 holds records of another cluster"),
         (Creating(exists=True, partitions=5), "exists with 5 partitions, this cluster has 4"),
         (Creating(exists=True, partitions=3), "exists with 3 partitions, this cluster has 4"),
         (Creating(partitions=3), "no broker has named it with 4 partitions for 15000 ms"),

@@ -12,6 +12,7 @@
     trouble/<topic id>/<partition>  why the assigned leader cannot lead it (leased)
     deleted/<topic id>              a topic is gone: directories are to be freed, or it may return
     storage                         which engine keeps the logs, and where; written once
+    storage-owner                   by which id this store owns topics of a Kafka cluster
     storage-problems/<topic>        what is wrong with a topic of the cluster's own
     seen/<name>                     how far the log of a coordinator shard was confirmed
     damaged/<name>                  why the log of a coordinator shard cannot be read
@@ -70,6 +71,7 @@ class Keys:
         self.troubles = f"{self.prefix}trouble/"
         self.deletions = f"{self.prefix}deleted/"
         self.storage = f"{self.prefix}storage"
+        self.storage_owner = f"{self.prefix}storage-owner"
         self.storage_problems = f"{self.prefix}storage-problems/"
         self.seen = f"{self.prefix}seen/"
         self.damaged = f"{self.prefix}damaged/"

@@ -1,13 +1,15 @@
 """Which engine keeps a cluster's logs, and where: written once, compared ever after (KTP-13)."""
 
 from dataclasses import dataclass
+from random import Random
 
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import Keys
 from sharemesh.domain.ids import TopicId, format_topic_id
-from sharemesh.ports.coordination import Coordination, Guard, Put
+from sharemesh.ports.coordination import Coordination, CoordinationError, Guard, Put
 
 KAFKA_ENGINE = "kafka"
+OWNER_ID_BITS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,24 @@ async def store_storage(coordination: Coordination, cluster_id: str, record: Sto
     key = Keys(cluster_id).storage
     put = Put(key, encode_storage(record))
     return await coordination.commit([Guard(key, create_revision=0)], [put]) is not None
+
+
+async def storage_owner(coordination: Coordination, cluster_id: str, rng: Random) -> str:
+    """Return the id by which this store owns topics of a Kafka cluster; made once (KTP-20).
+
+    Raises:
+        CoordinationError: The store does not answer, or holds what is no owner id.
+    """
+    key = Keys(cluster_id).storage_owner
+    made = records.encode({"owner": f"{rng.getrandbits(OWNER_ID_BITS):032x}"})
+    await coordination.commit([Guard(key, create_revision=0)], [Put(key, made)])
+    stored = await coordination.get(key)
+    if stored is None:
+        raise CoordinationError(f"{key} vanished; try again")
+    try:
+        return records.text(records.decode(stored.value), "owner")
+    except records.RecordFormatError as error:
+        raise CoordinationError(f"{key} cannot be read: {error}") from None
 
 
 async def has_led_shards(coordination: Coordination, cluster_id: str) -> bool:

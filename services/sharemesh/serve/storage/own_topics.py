@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
 from typing import TypeVar
 
 from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
@@ -15,6 +16,7 @@ from sharemesh.cluster.store.records import ClusterRecord, RecordFormatError
 from sharemesh.cluster.store.storage_record import (
     StorageRecord,
     has_led_shards,
+    storage_owner,
     store_storage,
     stored_storage,
 )
@@ -46,8 +48,9 @@ _LOGIN_REFUSED = frozenset(
     {UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED}
 )
 _NO_RETRY = frozenset({TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED})
-_PASSES = NOT_HEARD_OF | {7, 41, 89}
-"""REQUEST_TIMED_OUT, NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED, too: a later try may go well."""
+_PASSES = NOT_HEARD_OF | {7, 19, 20, 41, 56, 89}
+"""REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_CONTROLLER,
+KAFKA_STORAGE_ERROR, THROTTLING_QUOTA_EXCEEDED, too: a later try may go well."""
 
 Answer = TypeVar("Answer")
 
@@ -58,12 +61,18 @@ class OwnTopics:
     """What a start does with the topics of state log and group log."""
 
     def __init__(
-        self, brokers: Brokers, coordination: Coordination, settings: ServeSettings, clock: Clock
+        self,
+        brokers: Brokers,
+        coordination: Coordination,
+        settings: ServeSettings,
+        clock: Clock,
+        rng: Random,
     ) -> None:
         self._brokers = brokers
         self._coordination = coordination
         self._settings = settings
         self._clock = clock
+        self._rng = rng
         self._servers = ",".join(settings.kafka_bootstrap_servers)
 
     async def ready(self, cluster: ClusterRecord) -> StorageRecord:
@@ -148,8 +157,9 @@ class OwnTopics:
                 f"cluster {self._settings.cluster_id!r} keeps its logs in a data directory, from "
                 "which there is no move to Kafka; set storage to embedded, or another cluster_id",
             )
+        owner = await storage_owner(self._coordination, self._settings.cluster_id, self._rng)
         try:
-            made = await self._create(needs, metadata)
+            made = await self._create(needs, metadata, owner)
         except CoordinatorTopicError as error:
             stored = await self._stored()
             if stored is None:
@@ -173,7 +183,7 @@ class OwnTopics:
         return stored
 
     async def _create(
-        self, needs: dict[str, tuple[str, int]], metadata: ClusterMetadata
+        self, needs: dict[str, tuple[str, int]], metadata: ClusterMetadata, owner: str
     ) -> Mapping[str, CoordinatorTopic]:
         replicas, min_insync = self._settings.own_topic_replicas
         brokers = len(metadata.brokers)
@@ -187,11 +197,12 @@ class OwnTopics:
                     self._brokers,
                     self._clock,
                     needs,
+                    owner=owner,
                     replication_factor=replicas,
                     min_insync_replicas=min_insync,
                 ),
                 what,
-                "let the user of this process create topics with that prefix",
+                "let the user of this process create, read and write topics with that prefix",
             )
         except BrokerRefusedError as error:
             if error.code == INVALID_REPLICATION_FACTOR:

@@ -273,9 +273,10 @@ class LocalCluster:
 
     async def _create_topics(self, coordination: Coordination, record: ClusterRecord) -> None:
         """Make or check the cluster's own topics, so that a mistake is said once, not by each."""
-        brokers = connect_brokers(self._serve, self._clock, SystemRandom())
+        rng = SystemRandom()
+        brokers = connect_brokers(self._serve, self._clock, rng)
         try:
-            await OwnTopics(brokers, coordination, self._serve, self._clock).ready(record)
+            await OwnTopics(brokers, coordination, self._serve, self._clock, rng).ready(record)
         finally:
             await brokers.close()
 

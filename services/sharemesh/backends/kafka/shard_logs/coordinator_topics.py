@@ -1,8 +1,9 @@
 """The two topics of a cluster's own: which, with what settings, made when (STL-22, STL-23)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sharemesh.backends.kafka.shard_logs.owner_record import read_owner, write_owner
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicId
 from sharemesh.ports.brokers import (
@@ -137,27 +138,31 @@ async def create_coordinator_topics(
     clock: Clock,
     topics: Mapping[str, tuple[str, int]],
     *,
+    owner: str,
     replication_factor: int,
     min_insync_replicas: int,
 ) -> dict[str, CoordinatorTopic]:
     """Create the topics of a new cluster; never call it for one that exists (STL-23).
 
     A topic that is there already is taken if nothing was ever written to it: a start before this
-    one may have ended in between.
+    one may have ended in between. The first partition of the first topic says whose they are
+    (KTP-20).
 
     Args:
         brokers: The cluster.
         clock: Time.
         topics: The topic's name and number of partitions, by the names of ``ShardLogs``.
+        owner: The owner id of the coordination store.
         replication_factor: Of both.
         min_insync_replicas: Of both.
 
     Raises:
-        CoordinatorTopicError: One is there that is not empty, or has other partitions.
+        CoordinatorTopicError: One is there that is another cluster's, or has other partitions.
         BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError: As the brokers say.
     """
     configs = coordinator_topic_configs(min_insync_replicas)
     made: dict[str, CoordinatorTopic] = {}
+    first: BrokerPartition | None = None
     for name, (topic, partitions) in topics.items():
         new = NewBrokerTopic(topic, partitions, replication_factor, configs)
         was_there = False
@@ -168,9 +173,13 @@ async def create_coordinator_topics(
                 raise
             was_there = True
         found = await _seen(brokers, clock, topic, partitions, was_there=was_there)
+        of_owner = first or BrokerPartition(found.topic_id, topic, 0)
         if was_there:
-            await _check_unused(brokers, clock, found, partitions)
+            await _check_unused(brokers, clock, found, partitions, of_owner)
         made[name] = CoordinatorTopic(topic, found.topic_id)
+        first = of_owner
+    if first is not None:
+        await _own(brokers, clock, first, owner)
     return made
 
 
@@ -196,22 +205,37 @@ async def _seen(
 
 
 async def _check_unused(
-    brokers: Brokers, clock: Clock, found: TopicMetadata, partitions: int
+    brokers: Brokers,
+    clock: Clock,
+    found: TopicMetadata,
+    partitions: int,
+    of_owner: BrokerPartition,
 ) -> None:
     if len(found.partitions) != partitions:
         raise CoordinatorTopicError(
             f"topic {found.topic} exists with {len(found.partitions)} partitions, this cluster "
             f"has {partitions} shards of that kind; choose another kafka_topic_prefix"
         )
-    numbers: Sequence[int] = [each.partition for each in found.partitions]
-    for number in numbers:
-        place = BrokerPartition(found.topic_id, found.topic, number)
-        end = await _end_of(brokers, clock, place)
-        if end > 0:
-            raise CoordinatorTopicError(
-                f"topic {found.topic} exists and partition {number} holds records: another "
-                "cluster may live there; choose another kafka_topic_prefix"
-            )
+    for each in found.partitions:
+        place = BrokerPartition(found.topic_id, found.topic, each.partition)
+        if place != of_owner and await _end_of(brokers, clock, place) > 0:
+            raise _anothers(place)
+
+
+async def _own(brokers: Brokers, clock: Clock, place: BrokerPartition, owner: str) -> None:
+    """Return if the topics are ours: what lies at offset 0 decides, for everybody (KTP-20)."""
+    if await _end_of(brokers, clock, place) == 0:
+        await write_owner(brokers, place, owner, clock.wall_ms())
+    if await read_owner(brokers, place) != owner:
+        raise _anothers(place)
+
+
+def _anothers(place: BrokerPartition) -> CoordinatorTopicError:
+    return CoordinatorTopicError(
+        f"topic {place.topic} exists and partition {place.partition} holds records of another "
+        "cluster, or of this one under a coordination store that is lost: choose another "
+        "kafka_topic_prefix, or delete both own topics if nobody needs them"
+    )
 
 
 async def _end_of(brokers: Brokers, clock: Clock, place: BrokerPartition) -> int:

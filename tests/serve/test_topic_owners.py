@@ -1,0 +1,236 @@
+"""Whose the own topics are, when several coordination stores want them (KTP-20)."""
+
+import asyncio
+import random
+
+import pytest
+
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.store.keys import Keys
+from sharemesh.cluster.store.storage_record import storage_owner, stored_storage
+from sharemesh.codec.batch_frame import walk_frames
+from sharemesh.codec.log_stamp import read_stamped_batch
+from sharemesh.domain.stamped_log.judgement import Judgement, judge
+from sharemesh.ports.brokers import (
+    BrokerPartition,
+    BrokerRefusedError,
+    BrokerUnreachableError,
+    FetchedRecords,
+)
+from sharemesh.ports.coordination import CoordinationError, Put
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.storage.own_topics import OwnTopics
+from sharemesh.testing.clock import MeshClock
+from sharemesh.testing.memory_brokers.cluster import MemoryCluster
+
+CLUSTER = "local"
+STATE, GROUP = "__sharemesh-local-state", "__sharemesh-local-group"
+
+
+class Store:
+    """One coordination store, whose cluster keeps its logs in a Kafka cluster that others use."""
+
+    def __init__(self, kafka: MemoryCluster, clock: MeshClock, seed: int) -> None:
+        self.clock = clock
+        self.kafka = kafka
+        self.local = LocalStore(clock)
+        self.coordination = LocalCoordination(self.local)
+        self.rng = random.Random(seed)
+
+    async def start(self, brokers=None):
+        """Return the record of the storage, as a process that starts finds or makes it."""
+        given = ServeSettings(storage="kafka", kafka_bootstrap_servers=("127.0.0.1:9092",))
+        counts = {"group_shards": given.group_shards, "state_shards": given.state_shards}
+        cluster = await ensure_cluster(self.coordination, CLUSTER, **counts)
+        client = brokers or self.kafka.client()
+        return await OwnTopics(client, self.coordination, given, self.clock, self.rng).ready(
+            cluster
+        )
+
+    async def recorded(self):
+        """Return the record that is there, or None."""
+        return await stored_storage(self.coordination, CLUSTER)
+
+    async def refused(self, brokers=None) -> str:
+        """Return the words with which a start ends, which records nothing."""
+        with pytest.raises(StartError) as caught:
+            await self.start(brokers)
+        assert caught.value.code is ExitCode.OTHER_CLUSTER
+        assert await self.recorded() is None
+        return caught.value.message
+
+
+class Kafka:
+    """A Kafka cluster, and the stores whose clusters meet there."""
+
+    def __init__(self) -> None:
+        self.clock = MeshClock()
+        self.cluster = MemoryCluster(self.clock, random.Random(5), brokers=3)
+        self.stores: list[Store] = []
+
+    def store(self) -> Store:
+        """Return one more coordination store, which is empty."""
+        self.stores.append(Store(self.cluster, self.clock, len(self.stores)))
+        return self.stores[-1]
+
+    def lying_at(self, topic: str, partition: int) -> BrokerPartition:
+        image = self.cluster.controller.image.topics[topic]
+        return BrokerPartition(image.topic_id, topic, partition)
+
+    async def close(self) -> None:
+        await self.cluster.close()
+        for store in self.stores:
+            await store.local.close()
+
+
+@pytest.fixture
+async def kafka():
+    made = Kafka()
+    yield made
+    await made.close()
+
+
+class Around:
+    """A client of the brokers, some calls of which a test answers itself."""
+
+    def __init__(self, client, **instead) -> None:
+        self._client = client
+        self._instead = instead
+
+    def __getattr__(self, name: str):
+        return self._instead.get(name) or getattr(self._client, name)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_ktp_20_of_two_stores_that_start_at_once_one_is_refused(kafka, seed):
+    rng = random.Random(seed)
+    first, second = kafka.store(), kafka.store()
+
+    def slowed(client):
+        def slow(name):
+            async def call(*words, **named):
+                for _ in range(rng.randrange(6)):
+                    await asyncio.sleep(0)
+                answer = await getattr(client, name)(*words, **named)
+                for _ in range(rng.randrange(6)):
+                    await asyncio.sleep(0)
+                return answer
+
+            return call
+
+        calls = ("metadata", "create_topic", "list_offset", "produce", "fetch")
+        return Around(client, **{name: slow(name) for name in calls})
+
+    starts = [each.start(slowed(kafka.cluster.client())) for each in (first, second)]
+    ended = await asyncio.gather(*starts, return_exceptions=True)
+    refused = [each for each in ended if isinstance(each, StartError)]
+    assert [each.code for each in refused] == [ExitCode.OTHER_CLUSTER]
+    recorded = [await first.recorded(), await second.recorded()]
+    assert sum(each is not None for each in recorded) == 1
+    loser = first if recorded[0] is None else second
+    assert "records of another cluster" in await loser.refused()
+
+
+async def test_ktp_20_processes_of_one_store_that_start_at_once_take_the_same_topics(kafka):
+    store = kafka.store()
+    first, *others = await asyncio.gather(*[store.start() for _ in range(4)])
+    assert all(each == first for each in others)
+    assert await store.recorded() == first
+
+
+async def test_ktp_20_a_start_that_ended_before_the_record_is_gone_on_with(kafka):
+    store, other = kafka.store(), kafka.store()
+    client = kafka.cluster.client()
+
+    async def write_and_end(*words, **named):
+        await client.produce(*words, **named)
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await store.start(Around(client, produce=write_and_end))
+    assert await store.recorded() is None
+    await other.refused()
+    assert await store.start() == await store.recorded()
+
+
+async def test_ktp_20_a_store_that_lost_everything_is_refused(kafka):
+    await kafka.store().start()
+    words = await kafka.store().refused()
+    assert "or of this one under a coordination store that is lost" in words
+    assert "choose another kafka_topic_prefix, or delete both own topics" in words
+
+
+async def test_ktp_20_a_lost_answer_is_asked_for_again_and_decides_nothing(kafka):
+    store = kafka.store()
+    client = kafka.cluster.client()
+    written = []
+
+    async def without_answer(*words, **named):
+        written.append(await client.produce(*words, **named))
+        if len(written) < 3:
+            raise BrokerUnreachableError("no answer")
+        return written[-1]
+
+    await store.start(Around(client, produce=without_answer))
+    assert [each.base_offset for each in written] == [0]  # it was there when it was looked for
+    assert await store.recorded() is not None
+
+
+async def test_ktp_20_what_is_not_readable_yet_is_asked_for_again(kafka):
+    store = kafka.store()
+    client = kafka.cluster.client()
+    answers = [FetchedRecords(b"", 0, 0, 0), BrokerRefusedError(1, "OFFSET_OUT_OF_RANGE")]
+
+    async def late(*words, **named):
+        if not answers:
+            return await client.fetch(*words, **named)
+        answer = answers.pop()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    await store.start(Around(client, fetch=late))
+    assert not answers
+    assert await store.recorded() is not None
+
+
+async def test_ktp_20_a_log_that_was_pruned_is_anothers(kafka):
+    await kafka.store().start()
+    place = kafka.lying_at(STATE, 0)
+    await kafka.cluster.client().delete_records(place, 1, timeout_ms=1_000)
+    assert f"topic {STATE} exists and partition 0 holds records" in await kafka.store().refused()
+
+
+async def test_ktp_20_whoever_may_not_write_is_told_the_right(kafka):
+    store = kafka.store()
+
+    async def refuse(*words, **named):
+        raise BrokerRefusedError(29, "TOPIC_AUTHORIZATION_FAILED")
+
+    with pytest.raises(StartError, match="create, read and write topics with that") as caught:
+        await store.start(Around(kafka.cluster.client(), produce=refuse))
+    assert caught.value.code is ExitCode.STORAGE_LOGIN_REFUSED
+
+
+async def test_ktp_20_an_owner_record_is_void_to_readers_of_the_log(kafka):
+    await kafka.store().start()
+    fetched = await kafka.cluster.client().fetch(kafka.lying_at(STATE, 0), 0, max_bytes=1 << 20)
+    walk = walk_frames(
+        fetched.records, start=0, limit=1 << 62, base_offset=0, leader_epoch=None, check_crc=True
+    )
+    (frame,) = walk.frames
+    assert judge(read_stamped_batch(frame, fetched.records), log=7) is Judgement.VOID
+    assert kafka.cluster.high_watermark(GROUP) == 0
+
+
+async def test_ktp_20_the_owner_id_is_made_once_and_one_that_cannot_be_read_is_told(kafka):
+    store = kafka.store()
+    made = await storage_owner(store.coordination, CLUSTER, store.rng)
+    assert await storage_owner(store.coordination, CLUSTER, store.rng) == made
+    assert len(bytes.fromhex(made)) == 16
+    await store.coordination.commit([], [Put(Keys(CLUSTER).storage_owner, b"odd")])
+    with pytest.raises(CoordinationError, match="storage-owner cannot be read"):
+        await storage_owner(store.coordination, CLUSTER, store.rng)
