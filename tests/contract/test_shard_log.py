@@ -51,7 +51,6 @@ async def on_apache_kafka(bootstrap):
         client,
         LoopClock(),
         {"state": (f"{name}-state", 4), "group": (f"{name}-group", 4)},
-        owner=name,
         replication_factor=1,
         min_insync_replicas=1,
     )

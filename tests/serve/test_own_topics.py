@@ -107,6 +107,17 @@ async def test_ktp_14_topics_that_hold_records_are_anothers(world):
     assert await stored_storage(world.coordination, "local") is None
 
 
+async def test_ktp_14_a_topic_that_is_not_as_it_must_be_is_told_before_anything_is_written(world):
+    configs = {**coordinator_topic_configs(2), "min.insync.replicas": "4"}
+    topic_id = world.kafka.create(NewBrokerTopic(STATE, 8, 3, configs))
+    words = await world.refused(ExitCode.STORAGE_MISCONFIGURED)
+    assert f"topic {STATE} has min.insync.replicas=4 and partitions with 3 replicas" in words
+    assert await stored_storage(world.coordination, "local") is None
+    ends = [world.kafka.high_watermark(STATE, number) for number in range(8)]
+    assert ends == [0] * 8
+    assert world.kafka.controller.image.topics[STATE].topic_id == topic_id
+
+
 async def test_ktp_14_the_words_for_topics_of_others_say_both_ways_out(world):
     topic_id = world.kafka.create(NewBrokerTopic(STATE, 8, 3, coordinator_topic_configs(2)))
     batch = bytes(build_plain_batch([(b"k", b"v", 0)]))

@@ -210,7 +210,9 @@ async def test_ktp_20_whoever_may_not_write_is_told_the_right(kafka):
     async def refuse(*words, **named):
         raise BrokerRefusedError(29, "TOPIC_AUTHORIZATION_FAILED")
 
-    with pytest.raises(StartError, match="create, read and write topics with that") as caught:
+    with pytest.raises(
+        StartError, match="cannot be written or read: TOPIC_AUTHORIZATION_FAILED; let the user"
+    ) as caught:
         await store.start(Around(kafka.cluster.client(), produce=refuse))
     assert caught.value.code is ExitCode.STORAGE_LOGIN_REFUSED
 

@@ -14,10 +14,8 @@ from sharemesh.domain.ids import TopicId
 from sharemesh.ports.brokers import (
     BrokerRefusedError,
     ClusterMetadata,
-    FetchedRecords,
     FoundOffset,
     PartitionMetadata,
-    ProducedBatch,
     TopicMetadata,
 )
 from tests.clocks import ManualClock
@@ -25,7 +23,6 @@ from tests.clocks import ManualClock
 TOPIC = "__sharemesh-a-state"
 SERVERS = "a:9092,b:9092"
 AS_CREATED = coordinator_topic_configs(2)
-OWNER = "a1"
 
 
 def test_stl_22_what_is_created_is_accepted():
@@ -95,6 +92,21 @@ def test_stl_22_one_replica_is_accepted_only_where_that_is_said():
     assert "kafka_single_replica" in one
 
 
+def test_stl_22_more_replicas_in_sync_than_there_are_let_nothing_be_written():
+    configs = {**AS_CREATED, "min.insync.replicas": "4"}
+    (said,) = coordinator_topic_problems(TOPIC, configs, 3, servers=SERVERS, single_replica=False)
+    assert said == (
+        f"topic {TOPIC} has min.insync.replicas=4 and partitions with 3 replicas: nothing can be "
+        "written; add replicas (kafka-reassign-partitions), or lower the setting: kafka-configs "
+        f"--bootstrap-server {SERVERS} --alter --entity-type topics --entity-name {TOPIC} "
+        "--add-config min.insync.replicas=2"
+    )
+    (alone,) = coordinator_topic_problems(
+        TOPIC, AS_CREATED, 1, servers=SERVERS, single_replica=True
+    )
+    assert alone.endswith("--add-config min.insync.replicas=1")
+
+
 class Creating:
     """Brokers that create topics, which are seen a little later."""
 
@@ -106,7 +118,6 @@ class Creating:
         self.unseen = 2
         self.looks = 0
         self.unheard = 0  # answers of brokers that have not heard of the topic
-        self.first = b""  # the batch at offset 0 of the first partition of the state topic
 
     async def create_topic(self, topic, *, timeout_ms):
         self.created.append(topic)
@@ -127,18 +138,7 @@ class Creating:
         self.unheard -= 1
         if self.unheard >= 0:
             raise BrokerRefusedError(100, "UNKNOWN_TOPIC_ID")
-        if partition.partition == 0 and partition.topic.endswith("state"):
-            return FoundOffset(1 if self.first else 0)
         return FoundOffset(self.end if partition.partition == 2 else 0)
-
-    async def produce(self, partition, batch, *, timeout_ms):
-        assert (partition.topic, partition.partition) == ("0123456789-state", 0)
-        self.first = self.first or batch
-        return ProducedBatch(0)
-
-    async def fetch(self, partition, offset, *, max_bytes, max_wait_ms):
-        assert (partition.topic, partition.partition, offset) == ("0123456789-state", 0, 0)
-        return FetchedRecords(self.first, 1, 1, 0)
 
 
 async def create(brokers: Creating):
@@ -152,7 +152,6 @@ async def create(brokers: Creating):
         brokers,
         clock,
         {"state": ("0123456789-state", 4), "group": ("0123456789-group", 4)},
-        owner=OWNER,
         replication_factor=3,
         min_insync_replicas=2,
     )

@@ -59,7 +59,7 @@ async def not_served_before_accepted(client, topics, clock, store) -> None:
     logs = OwnedKafkaLogs(client, topics, clock, store=store, seed=2)
     for epoch in (2, 3):
         with pytest.raises(
-            CorruptLogError, match="6 units up to offset 8 were confirmed, and 3 were left"
+            CorruptLogError, match="6 units up to offset 7 were confirmed, and 3 were left"
         ):
             await logs.open("state", 0, epoch)
     await accept_loss(logs.coordination, "mesh", "state-0")

@@ -33,7 +33,6 @@ async def make_topics(client: KafkaBrokers, replicas: int = 1) -> dict[str, Coor
         client,
         LoopClock(),
         {"state": (f"{name}-state", 2), "group": (f"{name}-group", 2)},
-        owner=name,
         replication_factor=replicas,
         min_insync_replicas=max(1, replicas - 1),
     )

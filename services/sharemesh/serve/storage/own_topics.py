@@ -11,6 +11,7 @@ from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
     CoordinatorTopicError,
     coordinator_topic_problems,
     create_coordinator_topics,
+    take_ownership,
 )
 from sharemesh.cluster.store.records import ClusterRecord, RecordFormatError
 from sharemesh.cluster.store.storage_record import (
@@ -157,9 +158,12 @@ class OwnTopics:
                 f"cluster {self._settings.cluster_id!r} keeps its logs in a data directory, from "
                 "which there is no move to Kafka; set storage to embedded, or another cluster_id",
             )
-        owner = await storage_owner(self._coordination, self._settings.cluster_id, self._rng)
+        names = tuple(name for name, _ in needs.values())
         try:
-            made = await self._create(needs, metadata, owner)
+            made = await self._create(needs, metadata)
+            for topic in await self._found(names):
+                await self._check(topic)
+            await self._own(made[str(ShardKind.STATE)])
         except CoordinatorTopicError as error:
             stored = await self._stored()
             if stored is None:
@@ -174,16 +178,14 @@ class OwnTopics:
             group_shards=cluster.group_shards,
         )
         if await store_storage(self._coordination, self._settings.cluster_id, record):
-            _log.info(
-                "storage: topics %s and %s are the logs", *(name for name, _ in needs.values())
-            )
+            _log.info("storage: topics %s and %s are the logs", *names)
             return record
         stored = await self._stored()
         assert stored is not None
         return stored
 
     async def _create(
-        self, needs: dict[str, tuple[str, int]], metadata: ClusterMetadata, owner: str
+        self, needs: dict[str, tuple[str, int]], metadata: ClusterMetadata
     ) -> Mapping[str, CoordinatorTopic]:
         replicas, min_insync = self._settings.own_topic_replicas
         brokers = len(metadata.brokers)
@@ -197,18 +199,30 @@ class OwnTopics:
                     self._brokers,
                     self._clock,
                     needs,
-                    owner=owner,
                     replication_factor=replicas,
                     min_insync_replicas=min_insync,
                 ),
                 what,
-                "let the user of this process create, read and write topics with that prefix",
+                "let the user of this process create topics with that prefix",
             )
         except BrokerRefusedError as error:
             if error.code == INVALID_REPLICATION_FACTOR:
                 raise self._too_few(replicas, brokers) from error
             raise _not_done(what, error) from error
         except UnsupportedRequestError as error:
+            raise _not_done(what, error) from error
+
+    async def _own(self, topic: CoordinatorTopic) -> None:
+        """Return if the topics are those of this coordination store (KTP-20)."""
+        owner = await storage_owner(self._coordination, self._settings.cluster_id, self._rng)
+        what = f"the owner record of topic {topic.topic} cannot be written or read"
+        try:
+            await self._asked(
+                lambda: take_ownership(self._brokers, self._clock, topic, owner),
+                what,
+                "let the user of this process write and read it",
+            )
+        except (BrokerRefusedError, UnsupportedRequestError) as error:
             raise _not_done(what, error) from error
 
     def _too_few(self, replicas: int, brokers: int) -> StartError:

@@ -101,6 +101,14 @@ def coordinator_topic_problems(
         _differs(topic, name, configs.get(name), value, servers) for name, value in wanted.items()
     ]
     problems += _old_format(topic, configs, servers)
+    in_sync = _number(configs, "min.insync.replicas", 1)
+    if in_sync > replicas:
+        problems.append(
+            f"topic {topic} has min.insync.replicas={in_sync} and partitions with {replicas} "
+            f"{'replica' if replicas == 1 else 'replicas'}: nothing can be written; add replicas "
+            f"(kafka-reassign-partitions), or lower the setting: {_command(topic, servers)} "
+            f"min.insync.replicas={max(1, min(2, replicas))}"
+        )
     if replicas < 2 and not single_replica:
         problems.append(
             f"topic {topic} has partitions with {replicas} replica: what is confirmed would be "
@@ -113,8 +121,15 @@ def coordinator_topic_problems(
 def _differs(topic: str, name: str, found: str | None, wanted: str, servers: str) -> str:
     return (
         f"topic {topic} has {name}={'(unknown)' if found is None else found}, it must be {wanted}: "
+        f"{_command(topic, servers)} {name}={wanted}"
+    )
+
+
+def _command(topic: str, servers: str) -> str:
+    """Return the command that sets what is written behind it."""
+    return (
         f"kafka-configs --bootstrap-server {servers} --alter --entity-type topics "
-        f"--entity-name {topic} --add-config {name}={wanted}"
+        f"--entity-name {topic} --add-config"
     )
 
 
@@ -138,21 +153,19 @@ async def create_coordinator_topics(
     clock: Clock,
     topics: Mapping[str, tuple[str, int]],
     *,
-    owner: str,
     replication_factor: int,
     min_insync_replicas: int,
 ) -> dict[str, CoordinatorTopic]:
     """Create the topics of a new cluster; never call it for one that exists (STL-23).
 
     A topic that is there already is taken if nothing was ever written to it: a start before this
-    one may have ended in between. The first partition of the first topic says whose they are
-    (KTP-20).
+    one may have ended in between. Whose they are is another question: the first partition of the
+    first topic, which is not looked at here, says it (``take_ownership``).
 
     Args:
         brokers: The cluster.
         clock: Time.
         topics: The topic's name and number of partitions, by the names of ``ShardLogs``.
-        owner: The owner id of the coordination store.
         replication_factor: Of both.
         min_insync_replicas: Of both.
 
@@ -178,9 +191,29 @@ async def create_coordinator_topics(
             await _check_unused(brokers, clock, found, partitions, of_owner)
         made[name] = CoordinatorTopic(topic, found.topic_id)
         first = of_owner
-    if first is not None:
-        await _own(brokers, clock, first, owner)
     return made
+
+
+async def take_ownership(
+    brokers: Brokers, clock: Clock, topic: CoordinatorTopic, owner: str
+) -> None:
+    """Return if the topics are ours: what lies at offset 0 decides, for everybody (KTP-20).
+
+    Args:
+        brokers: The cluster.
+        clock: Time.
+        topic: The first one; in its first partition an owner record is written if it is empty.
+        owner: The owner id of the coordination store.
+
+    Raises:
+        CoordinatorTopicError: They are another cluster's.
+        BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError: As the brokers say.
+    """
+    place = BrokerPartition(topic.topic_id, topic.topic, 0)
+    if await _end_of(brokers, clock, place) == 0:
+        await write_owner(brokers, place, owner, clock.wall_ms())
+    if await read_owner(brokers, place) != owner:
+        raise _anothers(place)
 
 
 async def _seen(
@@ -220,14 +253,6 @@ async def _check_unused(
         place = BrokerPartition(found.topic_id, found.topic, each.partition)
         if place != of_owner and await _end_of(brokers, clock, place) > 0:
             raise _anothers(place)
-
-
-async def _own(brokers: Brokers, clock: Clock, place: BrokerPartition, owner: str) -> None:
-    """Return if the topics are ours: what lies at offset 0 decides, for everybody (KTP-20)."""
-    if await _end_of(brokers, clock, place) == 0:
-        await write_owner(brokers, place, owner, clock.wall_ms())
-    if await read_owner(brokers, place) != owner:
-        raise _anothers(place)
 
 
 def _anothers(place: BrokerPartition) -> CoordinatorTopicError:
