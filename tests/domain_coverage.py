@@ -1,6 +1,6 @@
 """`python -m tests.domain_coverage`: every line and branch of the domain is run, or is listed.
 
-It reads what the parts `domain`, `unit` and `conformance` of the suite measured. What no test
+It reads what the parts `domain` and `conformance` of the suite measured. What no test
 reaches stands in tests/domain/unreached.toml with the reason, as long as the line is there.
 """
 

@@ -50,8 +50,17 @@ def pytest_part(
     return Part(name, (sys.executable, "-m", "pytest", *how), budget_s, fast, covered)
 
 
-# The rooms that state the rules of the domain, apart: to measure them costs most.
-DOMAIN_TESTS = ("tests/domain", "tests/conformance")
+# The rooms that state or drive the rules of the domain, apart: only they are measured, as that
+# takes as long again as the tests.
+DOMAIN_TESTS = (
+    "tests/domain",
+    "tests/conformance",
+    "tests/group_coordinator",
+    "tests/share_coordinator",
+    "tests/persister",
+    "tests/tokens",
+    "tests/backends/kafka",
+)
 NOT_DOMAIN = tuple(f"--ignore={room}" for room in DOMAIN_TESTS)
 OTHERWISE = "not integration and not spark and not kafka and not cluster and not scenario"
 PARTS = (
@@ -63,16 +72,10 @@ PARTS = (
         "domain",
         f"not slow and {OTHERWISE}",
         *("--cov", "--cov-report=", *DOMAIN_TESTS),
-        budget_s=90,
+        budget_s=150,
         fast=True,
     ),
-    pytest_part(
-        "unit",
-        f"not slow and {OTHERWISE}",
-        *("--cov", "--cov-report=", *NOT_DOMAIN),
-        budget_s=180,
-        fast=True,
-    ),
+    pytest_part("unit", f"not slow and {OTHERWISE}", *NOT_DOMAIN, budget_s=300, fast=True),
     pytest_part("slow and property", f"slow and {OTHERWISE}", budget_s=300),
     Part(
         "conformance",

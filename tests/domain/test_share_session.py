@@ -55,6 +55,22 @@ def test_epoch_0_with_acknowledgements_is_an_invalid_request_and_opens_nothing()
     assert len(sessions) == 0
 
 
+def test_quo_12_a_quota_of_sessions_refuses_one_more_in_its_own_words():
+    asked = []
+
+    def quota(principal, held):
+        asked.append((principal, held))
+        return "quota sessions of alice is 1" if held else ""
+
+    sessions = ShareSessions(5, quota=quota)
+    fetch(sessions, M1, 0, [FOO0])
+    with pytest.raises(RefusedError, match="quota sessions of alice is 1") as raised:
+        fetch(sessions, M2, 0, [FOO0])
+    assert raised.value.error is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert asked == [(ALICE, 0), (ALICE, 1)]
+    assert len(sessions) == 1
+
+
 def test_a_full_cache_refuses_new_members_and_keeps_the_others():
     sessions = ShareSessions(1)
     fetch(sessions, M1, 0, [FOO0])

@@ -142,3 +142,10 @@ def test_quo_5_an_account_that_is_asked_for_goes_on_by_the_rate_of_that_moment()
     account.end(0, 20, 0)
     assert accounts.of("User:jane", 100, 0) is account
     assert account.debt_ms(0) == 100, "10 beyond the first second's worth, by 100 a second"
+
+
+def test_quo_5_an_account_is_there_from_its_first_use_on():
+    accounts = RateAccounts()
+    assert "jane" not in accounts
+    accounts.of("jane", RATE, 0)
+    assert "jane" in accounts
