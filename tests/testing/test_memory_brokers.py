@@ -275,6 +275,29 @@ def test_a_broker_without_room_for_sessions_is_asked_for_everything_each_time():
     simulated(test)
 
 
+def test_a_watch_goes_to_a_new_leader_at_once_while_the_old_one_has_news_of_others():
+    async def test(bed):
+        other = bed.cluster.create(NewBrokerTopic("u", 3, 3, {}))
+        led = {n: bed.cluster.leader("u", n) for n in range(3)}
+        stays = next(n for n, leader in led.items() if leader == bed.leader())
+        place = BrokerPartition(other, "u", stays)
+        watch = bed.client.watch()
+        watch.set([WatchedPartition(each, 0, 1) for each in (bed.place, place)])
+        await watch.poll(1_000)
+        bed.cluster.news_ms = (0.0, 0.0)  # else the old one is asked again, and answers
+        bed.cluster.move_leader("t")
+        moved_s, told_s = bed.loop.time(), None
+        while told_s is None and bed.loop.time() - moved_s < 5:
+            bed.cluster.append("u", stays, batch_of(b"news"))
+            for each in await watch.poll(10):
+                if each.partition == bed.place and each.fetched and each.fetched.leader_epoch == 1:
+                    told_s = bed.loop.time()
+        assert told_s is not None
+        assert told_s - moved_s < 1
+
+    simulated(test)
+
+
 def test_a_watch_tells_of_an_unreachable_leader_each_10_s_and_goes_on_when_it_is_back():
     async def test(bed):
         watch = bed.client.watch()

@@ -67,7 +67,7 @@ class _Session:
     def __init__(self) -> None:
         self.session_id = NO_SESSION
         self.epoch = FULL_EPOCH
-        self.asked: dict[BrokerPartition, SessionEntry] = {}
+        self.asked: dict[BrokerPartition, SessionEntry | None] = {}  # None: it was refused
         self.is_under_way = False
 
     def reset(self) -> None:
@@ -216,7 +216,7 @@ class MemoryWatch:
             session.epoch += 1
         for each in answer.answers:
             if each.error:
-                session.asked.pop(each.partition, None)
+                session.asked[each.partition] = None  # the session keeps it until told to forget
                 self._client.forget_leader(each.partition)
                 self._failed(each.partition, each.error)
             else:
