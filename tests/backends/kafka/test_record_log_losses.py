@@ -1,5 +1,6 @@
 """Records that Kafka lost: what a record log delivers then, and what it says (KRL-8, KRL-9)."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,24 @@ from tests.backends.kafka.record_log_world import (
     until,
     values_of,
 )
+
+
+class Calls:
+    """How often something was called."""
+
+    times = 0
+
+
+def count_of(client, name, monkeypatch) -> Calls:
+    """Count the calls of one kind from now on."""
+    calls, real = Calls(), getattr(client, name)
+
+    async def call(*words, **named):
+        calls.times += 1
+        return await real(*words, **named)
+
+    monkeypatch.setattr(client, name, call)
+    return calls
 
 
 async def lose(w, *, replaced: int) -> tuple[int, int]:
@@ -90,6 +109,31 @@ async def test_what_was_lost_is_given_up_by_deleting_past_all_that_was_confirmed
         assert log.damage is None
         await until(lambda: log.high_watermark == 11)
         assert (await log.read(7, max_bytes=1 << 20)).headers[-1].last_offset == 10
+        await log.close()
+
+
+async def test_what_was_written_through_us_and_lost_unseen_leaves_no_end_behind(monkeypatch):
+    """KRL-3, KRL-13: else each poll asked behind Kafka's end, and groups waited in front of it."""
+    async with kafka_world() as w:
+        log = await w.open()
+        await w.write(batch(3))
+        await until(lambda: log.high_watermark == 3)
+        leader = w.cluster.leader("orders")
+        behind = next(each for each in (1, 2, 3) if each != leader)
+        w.cluster.pause_replication(behind)
+        w.leave_in_sync(behind)
+        with monkeypatch.context() as silent:
+            silent.setattr(log._log, "heard", lambda answer: False)
+            written = await log.append(batch(4, value=b"lost"))
+            assert (written.base_offset, written.last_offset) == (3, 6)
+            w.cluster.elect_unclean("orders", 0, behind)
+        await w.write(batch(1, value=b"new"))
+        asked = count_of(w.client, "list_offset", monkeypatch)
+        await until(lambda: log.high_watermark == 4)
+        assert values_of(await log.read(3, max_bytes=1 << 20)) == [b"new"]
+        await asyncio.sleep(0.2)
+        assert (log.high_watermark, log._log.ends.newest_end) == (4, 4)
+        assert asked.times <= 12
         await log.close()
 
 

@@ -222,8 +222,9 @@ class FollowedLog:
         return self._watched(self.ends.newest_end, 1)
 
     def _watched(self, offset: int, max_bytes: int) -> WatchedPartition:
-        start = self.ends.log_start_offset
-        return WatchedPartition(self.where, max(offset, start), max_bytes, self.kafka_epoch)
+        # Behind the end that is known under its epoch Kafka may have nothing, and would refuse.
+        asked = min(max(offset, self.ends.log_start_offset), self._epoch_end)
+        return WatchedPartition(self.where, asked, max_bytes, self.kafka_epoch)
 
     def heard(self, answer: WatchAnswer) -> bool:
         """Take in an answer of the watch; return whether somebody waits for what it brought.
@@ -361,6 +362,10 @@ class FollowedLog:
             raise _deposed(found.leader_epoch, self.kafka_epoch)
         self._is_told_losses = self.kafka_epoch >= 0 and await self._look_for_loss(found)
         self.kafka_epoch = max(self.kafka_epoch, found.leader_epoch)
+        end = max(found.high_watermark, self.ends.log_start_offset)
+        if self._is_told_losses and end < self.ends.newest_end:
+            self._say_lost_above(end, self.ends.newest_end)
+            self.ends.falls_to(end)
         self._note()
         self.saw_in_epoch(found.log_start_offset, found.high_watermark, found.last_stable_offset)
         return found
@@ -408,8 +413,8 @@ class FollowedLog:
 
     def _say_lost_above(self, first: int, end: int) -> None:
         _log.error(
-            "partition %s: Kafka lost the records from offset %d to %d that it had confirmed, too; "
-            "no group got them, so there is nothing more to give up",
+            "partition %s: Kafka lost the records from offset %d to %d that it had confirmed; no "
+            "group got them, so there is nothing to give up for them",
             name_of(self.where),
             first,
             end - 1,

@@ -119,6 +119,12 @@ class TopicLogEnds:
         self.last_stable_offset = min(self.last_stable_offset, first)
         return True
 
+    def falls_to(self, newest_end: int) -> None:
+        """Kafka's log ends here; what was named above it was given to nobody."""
+        self._newest = (newest_end, min(newest_end, self._newest[1]))
+        if self._lost is None:
+            self.high_watermark, self.last_stable_offset = self._newest
+
     def lost_before(self, first: int, end: int) -> None:
         """Records were lost before this log was followed: from ``first`` to ``end``."""
         first = max(first, self.log_start_offset)
