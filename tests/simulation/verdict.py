@@ -69,10 +69,18 @@ def _judge_history(
     history = History(delivery_count_limit=DELIVERY_COUNT_LIMIT)
     members = {consumer.name for consumer, of_group in workload.consumers if of_group == group}
     lost: set[tuple[str, int]] = set()
+    held = {
+        (_name(workload, where), offset)
+        for where, records in audit.records.items()
+        if where.topic_id in workload.topic_ids
+        for offset in records
+    }
     for entry in workload.journal.entries:
         if entry.event == "produced":
             where = (entry.fields["p"], entry.fields["r"][0][0])
             is_asked_for = where not in lost and not workload.was_compacted(*where)
+            if workload.was_lost(*where):
+                is_asked_for &= where in held  # else nothing has its place yet
             if where[1] >= begins.get(where[0], 0) and is_asked_for:
                 history.add([entry])
                 if workload.was_lost(*where):

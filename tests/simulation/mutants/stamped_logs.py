@@ -4,6 +4,7 @@ import contextlib
 
 from sharemesh.backends.kafka.record_logs import log_reads
 from sharemesh.backends.kafka.record_logs.followed_log import FollowedLog
+from sharemesh.backends.kafka.record_logs.log_ends import TopicLogEnds
 from sharemesh.backends.kafka.record_logs.partition_log import KafkaPartitionLog
 from sharemesh.backends.kafka.shard_logs import unit_writer
 from sharemesh.backends.kafka.shard_logs.confirmed_units import ConfirmedUnits
@@ -89,6 +90,15 @@ def losses_are_not_looked_for(patch: Patches) -> None:
         return True
 
     patch.setattr(FollowedLog, "_look_for_loss", look_for_loss)
+
+
+def ends_that_only_produces_named_stay(patch: Patches) -> None:
+    """What was confirmed here and lost unseen counts as the end of the log for ever (KRL-3)."""
+
+    def falls_to(ends, newest_end):
+        """Keep it."""
+
+    patch.setattr(TopicLogEnds, "falls_to", falls_to)
 
 
 def lost_units_are_not_missed(patch: Patches) -> None:

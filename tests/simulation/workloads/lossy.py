@@ -5,13 +5,16 @@ import contextlib
 import re
 from collections import defaultdict
 
+from sharemesh.backends.kafka.record_logs.partition_log import KafkaPartitionLog
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.errors import SharemeshError
+from sharemesh.ports.brokers import BrokerRefusedError
 from sharemesh.ports.shard_log import CorruptLogError
 from tests.simulation.checkers.durable import AUDIT_EPOCH
 from tests.simulation.engines.engine import STATE_SHARDS
 from tests.simulation.invariants import STATE_IS_REPLAY
 from tests.simulation.loop import Process, SimClock
+from tests.simulation.patching import Patches
 from tests.simulation.workloads.administration import trim
 from tests.simulation.workloads.mixed import PARTITIONS, TOPIC, TRIMMED
 from tests.simulation.workloads.special import SpecialWorkload
@@ -20,6 +23,7 @@ from tests.simulation.world import World
 LAST_S = 25.0  # before the end: producers must still pass what was lost
 AGAIN_S = 0.5
 FOUND_IN_S = 30.0
+SHOWN_IN_S = 10.0
 BEHIND_S = (3.5, 7.0)  # so long a replica copies nothing, and is in sync no more
 GAP_S = (1.0, 4.0)
 AGAIN = 0.4
@@ -41,9 +45,55 @@ class LossyWorkload(SpecialWorkload):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._told: dict[str, int] = {}
+        self._told: set[str] = set()
+        self._to_give_up: dict[TopicPartition, int] = {}
         self._lost: dict[str, list[range]] = defaultdict(list)
+        self._open: dict[KafkaPartitionLog, None] = {}
         world.is_expected = self._is_loss
+
+    def install(self, patches: Patches) -> None:
+        """Know which logs are open, with what they show."""
+        super().install(patches)
+        real_init, real_close, opened = (
+            KafkaPartitionLog.__init__,
+            KafkaPartitionLog.close,
+            self._open,
+        )
+
+        def init(log, *words, **named):
+            real_init(log, *words, **named)
+            opened[log] = None
+
+        async def close(log):
+            opened.pop(log, None)
+            await real_close(log)
+
+        patches.setattr(KafkaPartitionLog, "__init__", init)
+        patches.setattr(KafkaPartitionLog, "close", close)
+
+    def _beyond(self, where: TopicPartition, end: int) -> int:
+        """Return the highest end that a leader shows above where Kafka's log ends; 0: none does."""
+        shown = 0
+        for log in self._open:
+            place = log._log.where
+            if (place.topic, place.partition) == (where.topic, where.partition):
+                ends = log._log.ends
+                if ends.newest_end > max(end, ends.log_start_offset):
+                    shown = max(shown, ends.newest_end)
+        return shown
+
+    async def _shown_end(self, where: TopicPartition) -> None:
+        """Complain if an end that Kafka does not have any more is shown for long (KRL-3)."""
+        cluster = self.world.kafka.cluster
+
+        def is_right() -> bool:
+            return not self._beyond(where, cluster.high_watermark(where.topic, where.partition))
+
+        with contextlib.suppress(BrokerRefusedError):  # nobody leads it for the moment
+            if not await self.world.until(is_right, SHOWN_IN_S):
+                end = cluster.high_watermark(where.topic, where.partition)
+                text = f"{where} is said to end at {self._beyond(where, end)}, and ends at {end}"
+                self.world.event_log.violation(self.world.now_s, text)
 
     def was_lost(self, partition: str, offset: int) -> bool:
         return any(offset in lost for lost in self._lost[partition])
@@ -55,7 +105,9 @@ class LossyWorkload(SpecialWorkload):
         self.world.event_log.counters["losses that were said"] += 1
         told = GIVE_UP.match(text)
         if told is not None:
-            self._told[told[1]] = int(told[2])
+            topic, _, partition = told[1].rpartition("-")
+            self._told.add(told[1])
+            self._to_give_up[TopicPartition(topic, int(partition))] = int(told[2])
         return True
 
     async def after_judgement(self) -> None:
@@ -73,32 +125,50 @@ class LossyWorkload(SpecialWorkload):
                 text = f"state shard {shard} lost its newest units, and was taken over"
                 world.event_log.violation(world.now_s, STATE_IS_REPLAY.broken(text))
 
+    async def run(self) -> None:
+        """Have an operator from the beginning to the end."""
+        context = self.world.loop.world.context()
+        self.world.loop.create_task(self._give_up(), context=context)
+        await super().run()
+
     async def _administer(self, end_s: float) -> None:
         while self.world.now_s < end_s - LAST_S:
             await asyncio.sleep(self.rng.uniform(*GAP_S))
             topic, partitions = self.rng.choice(((TOPIC, PARTITIONS), (TRIMMED, 1)))
-            await self._lose(TopicPartition(topic, self.rng.randrange(partitions)))
+            await self._lose(TopicPartition(topic, self.rng.randrange(partitions)), end_s - LAST_S)
 
-    async def _lose(self, where: TopicPartition) -> None:
-        """Let a replica lead that lacks what the others confirmed; then be its operator."""
+    async def _lose(self, where: TopicPartition, last_s: float) -> None:
+        """Let a replica lead that lacks what the others confirmed; some leader says so."""
         world = self.world
         name = f"{where.topic}-{where.partition}"
-        self._told.pop(name, None)
+        self._told.discard(name)
         lost = await self._elect_unclean(where)
         if lost is None:
             return
+        await self._shown_end(where)
+        given = [each for each in lost if (str(where), each) in self.journal.delivered_values]
         if not await world.until(lambda: name in self._told, FOUND_IN_S):
-            text = f"Kafka lost {where}@{lost.start} to {lost.stop - 1}, and nobody says so"
-            world.event_log.violation(world.now_s, text)
+            if given:
+                text = f"Kafka lost {where}@{lost.start} to {lost.stop - 1}, and nobody says so"
+                world.event_log.violation(world.now_s, f"{text}; groups had got {given}")
+            world.event_log.counters["losses of what no group had got"] += not given
             return
-        if self.rng.random() < AGAIN:  # above what was lost already, or deeper
+        if (
+            self.rng.random() < AGAIN and world.now_s < last_s
+        ):  # above what was lost already, or deeper
             await self._elect_unclean(where)
-        end_s = world.now_s + self.finish_s
-        while world.now_s < end_s:
-            with contextlib.suppress(SharemeshError):
-                await trim(self.admin, self.journal, where, self._told[name])
-                return
+            await self._shown_end(where)
+        await world.until(lambda: where not in self._to_give_up, self.finish_s)
+
+    async def _give_up(self) -> None:
+        """Do what the lines of losses say, as an operator does who reads them all."""
+        while True:
             await asyncio.sleep(AGAIN_S)
+            for where, before in list(self._to_give_up.items()):
+                with contextlib.suppress(SharemeshError):
+                    await trim(self.admin, self.journal, where, before)
+                    if self._to_give_up[where] == before:  # no further one was told meanwhile
+                        del self._to_give_up[where]
 
     async def _elect_unclean(self, where: TopicPartition) -> range | None:
         behind_s = self.rng.uniform(*BEHIND_S)
