@@ -56,8 +56,12 @@ async def test_records_of_each_codec_pass_as_they_are(topics, codec):
     await send(topics, where, sent, **{"compression.type": codec, "linger.ms": 5_000})
     await until(lambda: log.high_watermark == 300)
     read = await log.read(0, max_bytes=1 << 20)
-    assert read.headers[0].record_count > 1
-    assert (struct.unpack_from(">h", read.records, 21)[0] & 7 == 0) == (codec == "none")
+    # A slow producer may send its first record alone, and a codec leaves that one as it is.
+    largest = max(range(len(read.headers)), key=lambda n: read.headers[n].record_count)
+    assert read.headers[largest].record_count > 1
+    begins = sum(header.size_bytes for header in read.headers[:largest])
+    attributes = struct.unpack_from(">h", read.records, begins + 21)[0]
+    assert (attributes & 7 == 0) == (codec == "none")
     assert [each for each in await values(log) if each] == sent
     await log.close()
 

@@ -215,7 +215,7 @@ PLAN_ON_KAFKA: dict[str, dict[Mutant, int]] = {
     },
     "lossy": {
         stamped_logs.losses_are_not_looked_for: 1,
-        stamped_logs.ends_that_only_produces_named_stay: 1,
+        stamped_logs.ends_that_only_produces_named_stay: 2,
         stamped_logs.lost_units_are_not_missed: 1,
     },
     "pruned": {

@@ -10,6 +10,7 @@ from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.brokers import BrokerRefusedError
 from sharemesh.ports.shard_log import CorruptLogError
+from sharemesh.testing.memory_brokers.client_watch import MemoryWatch
 from tests.simulation.checkers.durable import AUDIT_EPOCH
 from tests.simulation.engines.engine import STATE_SHARDS
 from tests.simulation.invariants import STATE_IS_REPLAY
@@ -27,6 +28,9 @@ SHOWN_IN_S = 10.0
 BEHIND_S = (3.5, 7.0)  # so long a replica copies nothing, and is in sync no more
 GAP_S = (1.0, 4.0)
 AGAIN = 0.4
+SILENT = 0.3
+STILL_SILENT_S = 0.5
+"""So often, and so long after a loss, no watch has heard of what was written before it (KRL-3)."""
 FOUND = "Kafka lost the records from offset"
 GIVE_UP = re.compile(r"partition (\S+): Kafka lost .* once the partition has passed offset (\d+),")
 
@@ -49,16 +53,14 @@ class LossyWorkload(SpecialWorkload):
         self._to_give_up: dict[TopicPartition, int] = {}
         self._lost: dict[str, list[range]] = defaultdict(list)
         self._open: dict[KafkaPartitionLog, None] = {}
+        self._silent_until_s = 0.0
         world.is_expected = self._is_loss
 
     def install(self, patches: Patches) -> None:
-        """Know which logs are open, with what they show."""
+        """Know which logs are open, with what they show, and let watches be silent."""
         super().install(patches)
-        real_init, real_close, opened = (
-            KafkaPartitionLog.__init__,
-            KafkaPartitionLog.close,
-            self._open,
-        )
+        real_init, real_close = KafkaPartitionLog.__init__, KafkaPartitionLog.close
+        real_poll, opened, workload = MemoryWatch.poll, self._open, self
 
         def init(log, *words, **named):
             real_init(log, *words, **named)
@@ -68,6 +70,13 @@ class LossyWorkload(SpecialWorkload):
             opened.pop(log, None)
             await real_close(log)
 
+        async def poll(watch, max_wait_ms):
+            if workload.world.now_s < workload._silent_until_s:
+                await asyncio.sleep(max_wait_ms / 1_000)
+                return []
+            return await real_poll(watch, max_wait_ms)
+
+        patches.setattr(MemoryWatch, "poll", poll)
         patches.setattr(KafkaPartitionLog, "__init__", init)
         patches.setattr(KafkaPartitionLog, "close", close)
 
@@ -172,6 +181,8 @@ class LossyWorkload(SpecialWorkload):
 
     async def _elect_unclean(self, where: TopicPartition) -> range | None:
         behind_s = self.rng.uniform(*BEHIND_S)
+        if self.rng.random() < SILENT:
+            self._silent_until_s = self.world.now_s + behind_s + STILL_SILENT_S
         lost = await self.world.kafka.lose_tail(where.topic, where.partition, behind_s)
         if lost is not None:
             text = f"Kafka lost {where} from {lost.start} to {lost.stop - 1}"
