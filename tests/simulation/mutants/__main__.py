@@ -50,12 +50,8 @@ class Control:
 
 
 def _stated(options_of: dict[str, Options], jobs: int, control: Control) -> dict[str, Outcome]:
-    """Run every bug whose seed is stated there, all side by side; return what was caught."""
-    tasks = [
-        (name, PLANTED_IN[name].seed, options)
-        for name, options in options_of.items()
-        if PLANTED_IN[name].seed
-    ]
+    """Run every bug on the seed that is stated for it, all side by side; return what was caught."""
+    tasks = [(name, PLANTED_IN[name].seed, options) for name, options in options_of.items()]
     alone = dict.fromkeys(("", seed, options) for _, seed, options in tasks)
     caught: dict[str, Outcome] = {}
     ordered = [*alone, *tasks]
