@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import warnings
 
 import pytest
 import yaml
@@ -16,6 +18,13 @@ from tests.operator.fake_apiserver.server import ApiServer
 
 NAMESPACE = "queues"
 DEADLINE_S = 40
+
+
+def collect_sessions_of_kopf():
+    """Let go of sessions that kopf opened once more while it stopped: else a later test fails."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 class Land:
@@ -65,9 +74,11 @@ class Land:
         await task
 
     async def close(self):
-        for process, task in self._running:
+        while self._running:
+            process, task = self._running.pop(0)
             process.stop()
             await asyncio.gather(task, return_exceptions=True)
+        collect_sessions_of_kopf()
 
     async def apply(self, kind, name, spec, **meta):
         body = {
