@@ -154,18 +154,16 @@ class LossyWorkload(SpecialWorkload):
         lost = await self._elect_unclean(where)
         if lost is None:
             return
-        await self._shown_end(where)
         given = [each for each in lost if (str(where), each) in self.journal.delivered_values]
+        await self._shown_end(where)
         if not await world.until(lambda: name in self._told, FOUND_IN_S):
-            if given:
+            if given:  # else no group had got any of it, and no leader need have seen it
                 text = f"Kafka lost {where}@{lost.start} to {lost.stop - 1}, and nobody says so"
                 world.event_log.violation(world.now_s, f"{text}; groups had got {given}")
             world.event_log.counters["losses of what no group had got"] += not given
             return
-        if (
-            self.rng.random() < AGAIN and world.now_s < last_s
-        ):  # above what was lost already, or deeper
-            await self._elect_unclean(where)
+        if self.rng.random() < AGAIN and world.now_s < last_s:
+            await self._elect_unclean(where)  # above what was lost already, or deeper
             await self._shown_end(where)
         await world.until(lambda: where not in self._to_give_up, self.finish_s)
 
