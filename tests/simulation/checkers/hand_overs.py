@@ -171,6 +171,8 @@ class HandOverChecker:
         if not event.acquired_in or machine.state is not Lifecycle.ACTIVE:
             return False
         for batch in event.batches:
+            if batch.first_offset < machine.start_offset:  # deleted while they were held
+                return False
             for offset in range(batch.first_offset, batch.last_offset + 1):
                 record = machine.state_at(offset)
                 grant = self._grants.grant_of(machine, offset)
