@@ -53,6 +53,7 @@ async def on_apache_kafka(bootstrap):
         {"state": (f"{name}-state", 4), "group": (f"{name}-group", 4)},
         replication_factor=1,
         min_insync_replicas=1,
+        servers=bootstrap,
     )
     yield OwnedKafkaLogs(client, topics, LoopClock())
     await client.close()

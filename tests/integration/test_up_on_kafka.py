@@ -40,7 +40,9 @@ def kafka(tmp_path):
     running.__exit__(None, None, None)
 
 
-def cluster_on(directory: Path, bootstrap: str, **serve: object) -> LocalCluster:
+def cluster_on(
+    directory: Path, bootstrap: str, base_port: int = 0, **serve: object
+) -> LocalCluster:
     settings = ServeSettings(
         data_directory=directory,
         storage="kafka",
@@ -49,7 +51,9 @@ def cluster_on(directory: Path, bootstrap: str, **serve: object) -> LocalCluster
         state_shards=2,
         **serve,
     )
-    up = UpSettings(base_port=0, share_leaders=2, share_coordinators=1, group_coordinators=1)
+    up = UpSettings(
+        base_port=base_port, share_leaders=2, share_coordinators=1, group_coordinators=1
+    )
     return LocalCluster(settings, up, clock=SystemClock())
 
 
@@ -126,6 +130,27 @@ async def test_one_broker_without_being_asked_for_is_one_sentence(tmp_path, kafk
     with pytest.raises(StartError, match="set kafka_single_replica to true") as caught:
         await cluster.start()
     assert caught.value.code is ExitCode.STORAGE_TOO_FEW_REPLICAS
+
+
+async def test_ktp_20_a_start_that_a_taken_port_ended_is_gone_on_with_and_others_are_refused(
+    tmp_path, kafka
+) -> None:
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    server = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(StartError) as caught:
+            await cluster_on(mine, kafka.bootstrap, port, kafka_single_replica=True).start()
+    assert caught.value.code is ExitCode.PORT_IN_USE
+
+    with pytest.raises(StartError, match="cluster id 'local', begun on host") as caught:
+        await cluster_on(others, kafka.bootstrap, kafka_single_replica=True).start()
+    assert caught.value.code is ExitCode.STORAGE_TAKEN
+    assert not others.exists(), "the next start may choose another cluster id"
+
+    again = cluster_on(mine, kafka.bootstrap, kafka_single_replica=True)
+    await again.start()
+    await again.stop(fast=True)
 
 
 def make_topic(kafka: RealBrokers, name: str, partitions: int) -> None:

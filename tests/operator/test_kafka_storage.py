@@ -319,6 +319,7 @@ def test_only_the_container_of_the_role_counts_and_silence_is_no_sentence():
         (ExitCode.STORAGE_MISCONFIGURED, "TopicsMisconfigured"),
         (ExitCode.STORAGE_TOO_FEW_REPLICAS, "TooFewReplicas"),
         (ExitCode.OTHER_CLUSTER, "ClusterIdChanged"),
+        (ExitCode.STORAGE_TAKEN, "TopicsTaken"),
     ],
 )
 def test_each_exit_code_of_the_storage_has_its_reason(code, reason):
@@ -326,7 +327,15 @@ def test_each_exit_code_of_the_storage_has_its_reason(code, reason):
     assert problem.reason == reason
     assert problem.message.startswith("main-share-leader-12: ")
     said = kafka_problem([ended_pod(container(code, message="sharemesh: as it is"))])
-    assert said.message == "main-share-leader-12: as it is"
+    assert said.message.startswith("main-share-leader-12: as it is")
+
+
+def test_topics_of_another_cluster_are_told_with_what_can_be_changed_here():
+    problem = kafka_problem([ended_pod(container(ExitCode.STORAGE_TAKEN, message="sharemesh: no"))])
+    assert problem.message == (
+        "main-share-leader-12: no; kafka.topicPrefix of a ShareCluster cannot be changed: "
+        "delete it, and make it again with another one"
+    )
 
 
 def test_other_ends_and_pods_that_are_ready_again_are_no_problem_of_the_storage():

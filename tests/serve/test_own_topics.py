@@ -37,6 +37,24 @@ UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE = 33, 34
 UNKNOWN_TOPIC = 3
 
 
+class Overtaken:
+    """A coordination store that shows one key a read too late."""
+
+    def __init__(self, store: LocalCoordination, key: str) -> None:
+        self._store = store
+        self._key = key
+        self.blind = True
+
+    def __getattr__(self, name: str):
+        return getattr(self._store, name)
+
+    async def get(self, key: str):
+        if key == self._key and self.blind:
+            self.blind = False
+            return None
+        return await self._store.get(key)
+
+
 class World:
     """One coordination store, and Kafka clusters in memory."""
 
@@ -103,7 +121,7 @@ async def test_ktp_14_topics_that_hold_records_are_anothers(world):
     topic_id = world.kafka.create(NewBrokerTopic(GROUP, 4, 3, coordinator_topic_configs(2)))
     batch = bytes(build_plain_batch([(b"k", b"v", 0)]))
     await world.kafka.client().produce(BrokerPartition(topic_id, GROUP, 2), batch, timeout_ms=1_000)
-    assert "choose another kafka_topic_prefix" in await world.refused(ExitCode.OTHER_CLUSTER)
+    assert "set another kafka_topic_prefix" in await world.refused(ExitCode.STORAGE_TAKEN)
     assert await stored_storage(world.coordination, "local") is None
 
 
@@ -122,9 +140,9 @@ async def test_ktp_14_the_words_for_topics_of_others_say_both_ways_out(world):
     topic_id = world.kafka.create(NewBrokerTopic(STATE, 8, 3, coordinator_topic_configs(2)))
     batch = bytes(build_plain_batch([(b"k", b"v", 0)]))
     await world.kafka.client().produce(BrokerPartition(topic_id, STATE, 0), batch, timeout_ms=1_000)
-    words = await world.refused(ExitCode.OTHER_CLUSTER)
-    assert f"topic {STATE} exists and partition 0 holds records of another cluster" in words
-    assert "choose another kafka_topic_prefix, or delete both own topics" in words
+    words = await world.refused(ExitCode.STORAGE_TAKEN)
+    assert f"topic {STATE} partition 0 holds records of another Sharemesh cluster: set" in words
+    assert "set another kafka_topic_prefix; if it was this cluster, and its etcd" in words
 
 
 async def test_ktp_14_a_topic_that_is_missing_is_never_made_again(world):
@@ -170,6 +188,16 @@ async def test_ktp_13_a_cluster_that_led_shards_without_a_record_is_embedded(wor
     key = Keys("local").epoch("state-0")
     await world.coordination.commit([], [Put(key, records.encode_number(1))])
     assert "keeps its logs in a data directory" in await world.refused(ExitCode.OTHER_CLUSTER)
+
+
+async def test_ktp_14_whoever_was_overtaken_by_a_process_that_leads_already_takes_its_record(world):
+    """It read that there is no record, and stood still while another made it and led a shard."""
+    made = await world.ready()
+    key = Keys("local").epoch("state-0")
+    await world.coordination.commit([], [Put(key, records.encode_number(1))])
+    late = world.coordination = Overtaken(world.coordination, Keys("local").storage)
+    assert await world.ready() == made
+    assert not late.blind
 
 
 async def test_ktp_13_a_record_that_cannot_be_read_is_left_alone(world):

@@ -46,9 +46,8 @@ class Store:
         counts = {"group_shards": given.group_shards, "state_shards": given.state_shards}
         cluster = await ensure_cluster(self.coordination, CLUSTER, **counts)
         client = brokers or self.kafka.client()
-        return await OwnTopics(client, self.coordination, given, self.clock, self.rng).ready(
-            cluster
-        )
+        topics = OwnTopics(client, self.coordination, given, self.clock, self.rng, "here")
+        return await topics.ready(cluster)
 
     async def recorded(self):
         """Return the record that is there, or None."""
@@ -58,7 +57,7 @@ class Store:
         """Return the words with which a start ends, which records nothing."""
         with pytest.raises(StartError) as caught:
             await self.start(brokers)
-        assert caught.value.code is ExitCode.OTHER_CLUSTER
+        assert caught.value.code is ExitCode.STORAGE_TAKEN
         assert await self.recorded() is None
         return caught.value.message
 
@@ -127,11 +126,11 @@ async def test_ktp_20_of_two_stores_that_start_at_once_one_is_refused(kafka, see
     starts = [each.start(slowed(kafka.cluster.client())) for each in (first, second)]
     ended = await asyncio.gather(*starts, return_exceptions=True)
     refused = [each for each in ended if isinstance(each, StartError)]
-    assert [each.code for each in refused] == [ExitCode.OTHER_CLUSTER]
+    assert [each.code for each in refused] == [ExitCode.STORAGE_TAKEN]
     recorded = [await first.recorded(), await second.recorded()]
     assert sum(each is not None for each in recorded) == 1
     loser = first if recorded[0] is None else second
-    assert "records of another cluster" in await loser.refused()
+    assert "records of another Sharemesh cluster" in await loser.refused()
 
 
 async def test_ktp_20_processes_of_one_store_that_start_at_once_take_the_same_topics(kafka):
@@ -159,8 +158,10 @@ async def test_ktp_20_a_start_that_ended_before_the_record_is_gone_on_with(kafka
 async def test_ktp_20_a_store_that_lost_everything_is_refused(kafka):
     await kafka.store().start()
     words = await kafka.store().refused()
-    assert "or of this one under a coordination store that is lost" in words
-    assert "choose another kafka_topic_prefix, or delete both own topics" in words
+    assert "(cluster id 'local', begun on host 'here' at 20" in words
+    assert "set another kafka_topic_prefix; if it was this cluster, and its etcd is lost," in words
+    delete = "kafka-topics --bootstrap-server 127.0.0.1:9092 --delete --topic"
+    assert words.endswith(f"delete them: {delete} {STATE} && {delete} {GROUP}")
 
 
 async def test_ktp_20_a_lost_answer_is_asked_for_again_and_decides_nothing(kafka):
@@ -175,14 +176,51 @@ async def test_ktp_20_a_lost_answer_is_asked_for_again_and_decides_nothing(kafka
         return written[-1]
 
     await store.start(Around(client, produce=without_answer))
-    assert [each.base_offset for each in written] == [0]  # it was there when it was looked for
+    assert [each.base_offset for each in written] == [0, 1, 2]
+    assert await store.recorded() is not None
+
+
+async def test_ktp_20_what_only_one_broker_has_is_not_taken_for_confirmed(kafka):
+    """An owner record that was appended and not confirmed may be lost with that broker."""
+    store = kafka.store()
+    client = kafka.cluster.client()
+    answers = []
+
+    async def appended(*words, **named):
+        answers.append(await client.produce(*words, **named))
+        if len(answers) == 1:
+            raise BrokerRefusedError(20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
+        return answers[-1]
+
+    await store.start(Around(client, produce=appended))
+    assert len(answers) == 2
+
+
+@pytest.mark.parametrize("code", [2, 13, 74, 75, 78])
+@pytest.mark.parametrize("call", ["produce", "list_offset", "fetch"])
+async def test_ktp_16_what_a_change_of_leaders_refuses_is_asked_again(kafka, call, code):
+    store = kafka.store()
+    client = kafka.cluster.client()
+    refusals = [BrokerRefusedError(code, "it passes")]
+
+    async def refuse_once(*words, **named):
+        if refusals:
+            raise refusals.pop()
+        return await getattr(client, call)(*words, **named)
+
+    await store.start(Around(client, **{call: refuse_once}))
+    assert not refusals
     assert await store.recorded() is not None
 
 
 async def test_ktp_20_what_is_not_readable_yet_is_asked_for_again(kafka):
     store = kafka.store()
     client = kafka.cluster.client()
-    answers = [FetchedRecords(b"", 0, 0, 0), BrokerRefusedError(1, "OFFSET_OUT_OF_RANGE")]
+    answers = [
+        FetchedRecords(b"", 0, 0, 0),
+        FetchedRecords(b"cut", 0, 0, 0),
+        BrokerRefusedError(1, "OFFSET_OUT_OF_RANGE"),
+    ]
 
     async def late(*words, **named):
         if not answers:
@@ -201,7 +239,7 @@ async def test_ktp_20_a_log_that_was_pruned_is_anothers(kafka):
     await kafka.store().start()
     place = kafka.lying_at(STATE, 0)
     await kafka.cluster.client().delete_records(place, 1, timeout_ms=1_000)
-    assert f"topic {STATE} exists and partition 0 holds records" in await kafka.store().refused()
+    assert f"topic {STATE} partition 0 holds records of" in await kafka.store().refused()
 
 
 async def test_ktp_20_whoever_may_not_write_is_told_the_right(kafka):
@@ -223,7 +261,7 @@ async def test_ktp_20_an_owner_record_is_void_to_readers_of_the_log(kafka):
     walk = walk_frames(
         fetched.records, start=0, limit=1 << 62, base_offset=0, leader_epoch=None, check_crc=True
     )
-    (frame,) = walk.frames
+    (frame, *_) = walk.frames
     assert judge(read_stamped_batch(frame, fetched.records), log=7) is Judgement.VOID
     assert kafka.cluster.high_watermark(GROUP) == 0
 

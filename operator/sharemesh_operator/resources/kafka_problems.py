@@ -12,6 +12,10 @@ _PROBLEMS = {
         "these brokers are not the Kafka cluster that this ShareCluster was made on: correct "
         "kafka.bootstrapServers",
     ),
+    ExitCode.STORAGE_TAKEN: Problem(
+        "TopicsTaken",
+        "the topics of this prefix are another Sharemesh cluster's",
+    ),
     ExitCode.STORAGE_MISCONFIGURED: Problem(
         "TopicsMisconfigured",
         "the topics of this cluster cannot be used as they are; the pod's log has the command "
@@ -33,6 +37,11 @@ _PROBLEMS = {
     ),
 }
 """What of several is told comes first: who was refused has reached the brokers."""
+_BESIDE = {
+    ExitCode.STORAGE_TAKEN: "; kafka.topicPrefix of a ShareCluster cannot be changed: delete it, "
+    "and make it again with another one",
+}
+"""What the process does not know: how its settings are changed here."""
 
 
 def kafka_problem(pods: Sequence[PodSeen]) -> Problem | None:
@@ -41,5 +50,6 @@ def kafka_problem(pods: Sequence[PodSeen]) -> Problem | None:
     for code, told in _PROBLEMS.items():
         pod = next((each for each in away if each.exit_code == code), None)
         if pod is not None:
-            return Problem(told.reason, f"{pod.name}: {pod.last_words or told.message}")
+            words = f"{pod.last_words or told.message}{_BESIDE.get(code, '')}"
+            return Problem(told.reason, f"{pod.name}: {words}")
     return None

@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     STORAGE_LOGIN_REFUSED = 9
     STORAGE_MISCONFIGURED = 10
     STORAGE_TOO_FEW_REPLICAS = 11
+    STORAGE_TAKEN = 12
 
     @property
     def permanent(self) -> bool:
@@ -32,6 +33,7 @@ _PERMANENT = frozenset(
         ExitCode.DIRECTORY_UNUSABLE,
         ExitCode.DIRECTORY_IN_USE,
         ExitCode.STORAGE_MISCONFIGURED,
+        ExitCode.STORAGE_TAKEN,
     }
 )
 

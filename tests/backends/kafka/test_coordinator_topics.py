@@ -154,6 +154,7 @@ async def create(brokers: Creating):
         {"state": ("0123456789-state", 4), "group": ("0123456789-group", 4)},
         replication_factor=3,
         min_insync_replicas=2,
+        servers="127.0.0.1:9092",
     )
 
 
@@ -180,7 +181,7 @@ async def test_stl_23_a_leader_that_has_not_heard_of_the_new_topic_is_asked_agai
 @pytest.mark.parametrize(
     ("brokers", "words"),
     [
-        (Creating(exists=True, end=1), "partition 2 holds records of another cluster"),
+        (Creating(exists=True, end=1), "partition 2 holds records of another Sharemesh cluster"),
         (Creating(exists=True, partitions=5), "exists with 5 partitions, this cluster has 4"),
         (Creating(exists=True, partitions=3), "exists with 3 partitions, this cluster has 4"),
         (Creating(partitions=3), "no broker has named it with 4 partitions for 15000 ms"),

@@ -35,6 +35,7 @@ async def make_topics(client: KafkaBrokers, replicas: int = 1) -> dict[str, Coor
         {"state": (f"{name}-state", 2), "group": (f"{name}-group", 2)},
         replication_factor=replicas,
         min_insync_replicas=max(1, replicas - 1),
+        servers="",
     )
 
 

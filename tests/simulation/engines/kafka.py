@@ -170,7 +170,7 @@ class KafkaEngine:
             self.cluster.forget(self._clients.pop(other))
         brokers = self._clients[process] = self.cluster.client()
         counts = ClusterRecord(CLUSTER, GROUP_SHARDS, STATE_SHARDS)
-        record = await OwnTopics(brokers, coordination, settings, clock, rng).ready(counts)
+        record = await OwnTopics(brokers, coordination, settings, clock, rng, "sim").ready(counts)
         self._record = record
 
         def storage(view: WatchedView, telemetry: Telemetry) -> ProcessStorage:

@@ -111,7 +111,9 @@ async def storage_owner(coordination: Coordination, cluster_id: str, rng: Random
     try:
         return records.text(records.decode(stored.value), "owner")
     except records.RecordFormatError as error:
-        raise CoordinationError(f"{key} cannot be read: {error}") from None
+        raise CoordinationError(
+            f"{key} cannot be read: {error}; restore it from a backup of the coordination store"
+        ) from None
 
 
 async def has_led_shards(coordination: Coordination, cluster_id: str) -> bool:

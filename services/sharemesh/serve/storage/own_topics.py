@@ -1,6 +1,7 @@
 """The cluster's own topics: made once, checked at every start (KTP-13 to KTP-16)."""
 
 import logging
+import platform
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import TypeVar
@@ -9,10 +10,12 @@ from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
     NOT_HEARD_OF,
     CoordinatorTopic,
     CoordinatorTopicError,
+    TopicsTakenError,
     coordinator_topic_problems,
     create_coordinator_topics,
     take_ownership,
 )
+from sharemesh.backends.kafka.shard_logs.owner_record import TopicOwner
 from sharemesh.cluster.store.records import ClusterRecord, RecordFormatError
 from sharemesh.cluster.store.storage_record import (
     StorageRecord,
@@ -49,9 +52,11 @@ _LOGIN_REFUSED = frozenset(
     {UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED}
 )
 _NO_RETRY = frozenset({TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED})
-_PASSES = NOT_HEARD_OF | {7, 19, 20, 41, 56, 89}
-"""REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_CONTROLLER,
-KAFKA_STORAGE_ERROR, THROTTLING_QUOTA_EXCEEDED, too: a later try may go well."""
+_PASSES = NOT_HEARD_OF | {2, 7, 13, 19, 20, 41, 56, 74, 75, 78, 89}
+"""CORRUPT_MESSAGE, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS,
+NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_CONTROLLER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,
+UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE, THROTTLING_QUOTA_EXCEEDED, too: a later try may go
+well."""
 
 Answer = TypeVar("Answer")
 
@@ -68,19 +73,23 @@ class OwnTopics:
         settings: ServeSettings,
         clock: Clock,
         rng: Random,
+        host: str = "",
     ) -> None:
+        """``host``: where this process runs, for people; nothing: what the machine calls itself."""
         self._brokers = brokers
         self._coordination = coordination
         self._settings = settings
         self._clock = clock
         self._rng = rng
+        self._host = host or platform.node()
         self._servers = ",".join(settings.kafka_bootstrap_servers)
 
     async def ready(self, cluster: ClusterRecord) -> StorageRecord:
         """Return the record of the storage; topics and record are made if there is none.
 
         Raises:
-            StartError: OTHER_CLUSTER, or one of STORAGE, in one sentence.
+            StartError: OTHER_CLUSTER, or one of STORAGE, in one sentence; STORAGE_TAKEN leaves
+                nothing that another start cannot undo.
             CoordinationError: The coordination store does not answer.
         """
         needs = self._needs(cluster)
@@ -153,6 +162,9 @@ class OwnTopics:
     ) -> StorageRecord:
         """Make the topics and the record; of several processes that do, one wins (KTP-14)."""
         if await has_led_shards(self._coordination, self._settings.cluster_id):
+            stored = await self._stored()
+            if stored is not None:
+                return stored  # by another process, which leads shards already
             raise StartError(
                 ExitCode.OTHER_CLUSTER,
                 f"cluster {self._settings.cluster_id!r} keeps its logs in a data directory, from "
@@ -163,12 +175,14 @@ class OwnTopics:
             made = await self._create(needs, metadata)
             for topic in await self._found(names):
                 await self._check(topic)
-            await self._own(made[str(ShardKind.STATE)])
+            await self._own(tuple(made.values()))
         except CoordinatorTopicError as error:
             stored = await self._stored()
-            if stored is None:
-                raise StartError(ExitCode.OTHER_CLUSTER, str(error)) from error
-            return stored  # another process made them, and wrote to them
+            if stored is not None:
+                return stored  # another process made them, and wrote to them
+            taken = isinstance(error, TopicsTakenError)
+            code = ExitCode.STORAGE_TAKEN if taken else ExitCode.STORAGE_UNREACHABLE
+            raise StartError(code, str(error)) from error
         record = StorageRecord(
             kafka_cluster_id=metadata.cluster_id,
             topic_prefix=self._settings.own_topic_prefix,
@@ -201,6 +215,7 @@ class OwnTopics:
                     needs,
                     replication_factor=replicas,
                     min_insync_replicas=min_insync,
+                    servers=self._servers,
                 ),
                 what,
                 "let the user of this process create topics with that prefix",
@@ -212,13 +227,17 @@ class OwnTopics:
         except UnsupportedRequestError as error:
             raise _not_done(what, error) from error
 
-    async def _own(self, topic: CoordinatorTopic) -> None:
+    async def _own(self, topics: Sequence[CoordinatorTopic]) -> None:
         """Return if the topics are those of this coordination store (KTP-20)."""
-        owner = await storage_owner(self._coordination, self._settings.cluster_id, self._rng)
-        what = f"the owner record of topic {topic.topic} cannot be written or read"
+        cluster_id = self._settings.cluster_id
+        owner_id = await storage_owner(self._coordination, cluster_id, self._rng)
+        owner = TopicOwner(owner_id, cluster_id, self._host)
+        what = f"the owner record of topic {topics[0].topic} cannot be written or read"
         try:
             await self._asked(
-                lambda: take_ownership(self._brokers, self._clock, topic, owner),
+                lambda: take_ownership(
+                    self._brokers, self._clock, topics, owner, servers=self._servers
+                ),
                 what,
                 "let the user of this process write and read it",
             )

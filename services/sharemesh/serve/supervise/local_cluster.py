@@ -62,6 +62,7 @@ STOP_ORDER: tuple[tuple[Role, ...], ...] = (
 GIVEN_ETCD_TIMEOUT_MS = 5_000
 LED_TIMEOUT_MS = 10_000
 LED_POLL_MS = 50
+_UNDONE = frozenset({ExitCode.PORT_IN_USE, ExitCode.STORAGE_TAKEN})
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +98,7 @@ class LocalCluster:
         self._lock = DirectoryLock(self._directory)
         self._children: dict[tuple[str, int], ManagedProcess] = {}
         self._coordination: Coordination | None = None
+        self._first_start: InitRollback | None = None
         self._etcd: EtcdPlace | None = None
         self._endpoints: tuple[str, ...] = serve.etcd_endpoints
         self._changed = asyncio.Event()
@@ -163,9 +165,10 @@ class LocalCluster:
 
         Raises:
             StartError: With one sentence; what had been started is stopped again. If a port was
-                taken, a directory that was empty is empty again.
+                taken, or the own topics are another cluster's, a directory that was empty is empty
+                again; not once topics know the etcd in it as their owner (KTP-20).
         """
-        first_start = InitRollback(self._directory)
+        self._first_start = InitRollback(self._directory)
         make_writable(self._directory)
         self._lock.take()
         try:
@@ -175,8 +178,8 @@ class LocalCluster:
             await self._until_ready()
             await self._until_led()
         except BaseException as error:
-            undo = isinstance(error, StartError) and error.code is ExitCode.PORT_IN_USE
-            await self.stop(fast=True, undo=first_start if undo else None)
+            undo = isinstance(error, StartError) and error.code in _UNDONE
+            await self.stop(fast=True, undo=self._first_start if undo else None)
             raise
 
     async def stop(self, *, fast: bool = False, undo: InitRollback | None = None) -> None:
@@ -277,6 +280,7 @@ class LocalCluster:
         brokers = connect_brokers(self._serve, self._clock, rng)
         try:
             await OwnTopics(brokers, coordination, self._serve, self._clock, rng).ready(record)
+            self._first_start = None
         finally:
             await brokers.close()
 

@@ -1,9 +1,14 @@
 """The two topics of a cluster's own: which, with what settings, made when (STL-22, STL-23)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
-from sharemesh.backends.kafka.shard_logs.owner_record import read_owner, write_owner
+from sharemesh.backends.kafka.shard_logs.owner_record import (
+    TopicOwner,
+    read_owner,
+    write_owner,
+)
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicId
 from sharemesh.ports.brokers import (
@@ -40,6 +45,10 @@ _FORMAT_MIN = (0, 11)
 
 class CoordinatorTopicError(Exception):
     """The topics of a new cluster cannot be made; the message says why and what to do."""
+
+
+class TopicsTakenError(CoordinatorTopicError):
+    """They are another Sharemesh cluster's, or were made for other numbers of shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +164,7 @@ async def create_coordinator_topics(
     *,
     replication_factor: int,
     min_insync_replicas: int,
+    servers: str,
 ) -> dict[str, CoordinatorTopic]:
     """Create the topics of a new cluster; never call it for one that exists (STL-23).
 
@@ -168,13 +178,16 @@ async def create_coordinator_topics(
         topics: The topic's name and number of partitions, by the names of ``ShardLogs``.
         replication_factor: Of both.
         min_insync_replicas: Of both.
+        servers: Of the cluster, as Kafka's tools take them.
 
     Raises:
-        CoordinatorTopicError: One is there that is another cluster's, or has other partitions.
+        TopicsTakenError: One is there that is another cluster's, or has other partitions.
+        CoordinatorTopicError: One was made, and no broker names it.
         BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError: As the brokers say.
     """
     configs = coordinator_topic_configs(min_insync_replicas)
     made: dict[str, CoordinatorTopic] = {}
+    names = tuple(topic for topic, _ in topics.values())
     first: BrokerPartition | None = None
     for name, (topic, partitions) in topics.items():
         new = NewBrokerTopic(topic, partitions, replication_factor, configs)
@@ -188,32 +201,58 @@ async def create_coordinator_topics(
         found = await _seen(brokers, clock, topic, partitions, was_there=was_there)
         of_owner = first or BrokerPartition(found.topic_id, topic, 0)
         if was_there:
-            await _check_unused(brokers, clock, found, partitions, of_owner)
+            _check_count(found, partitions)
+            for each in found.partitions:
+                place = BrokerPartition(found.topic_id, found.topic, each.partition)
+                if place != of_owner and await _end_of(brokers, clock, place) > 0:
+                    raise _taken(place, None, names, servers)
         made[name] = CoordinatorTopic(topic, found.topic_id)
         first = of_owner
     return made
 
 
 async def take_ownership(
-    brokers: Brokers, clock: Clock, topic: CoordinatorTopic, owner: str
+    brokers: Brokers,
+    clock: Clock,
+    topics: Sequence[CoordinatorTopic],
+    owner: TopicOwner,
+    *,
+    servers: str,
 ) -> None:
     """Return if the topics are ours: what lies at offset 0 decides, for everybody (KTP-20).
+
+    A record of ours is confirmed in each call that returns: what a call before this one had
+    written, and heard no confirmation of, may lie on one broker alone.
 
     Args:
         brokers: The cluster.
         clock: Time.
-        topic: The first one; in its first partition an owner record is written if it is empty.
-        owner: The owner id of the coordination store.
+        topics: Both; the owner record lies in the first partition of the first one.
+        owner: Who we are; ``made_ms`` is set here.
+        servers: Of the cluster, as Kafka's tools take them.
 
     Raises:
-        CoordinatorTopicError: They are another cluster's.
+        TopicsTakenError: They are another cluster's.
         BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError: As the brokers say.
     """
-    place = BrokerPartition(topic.topic_id, topic.topic, 0)
-    if await _end_of(brokers, clock, place) == 0:
-        await write_owner(brokers, place, owner, clock.wall_ms())
-    if await read_owner(brokers, place) != owner:
-        raise _anothers(place)
+    place = BrokerPartition(topics[0].topic_id, topics[0].topic, 0)
+    names = tuple(each.topic for each in topics)
+    if await _end_of(brokers, clock, place) > 0:
+        await _check_owner(brokers, place, owner, names, servers)
+    await write_owner(brokers, place, replace(owner, made_ms=clock.wall_ms()))
+    await _check_owner(brokers, place, owner, names, servers)
+
+
+async def _check_owner(
+    brokers: Brokers,
+    place: BrokerPartition,
+    owner: TopicOwner,
+    names: Sequence[str],
+    servers: str,
+) -> None:
+    found = await read_owner(brokers, place)
+    if found is None or found.owner_id != owner.owner_id:
+        raise _taken(place, found, names, servers)
 
 
 async def _seen(
@@ -237,29 +276,28 @@ async def _seen(
     )
 
 
-async def _check_unused(
-    brokers: Brokers,
-    clock: Clock,
-    found: TopicMetadata,
-    partitions: int,
-    of_owner: BrokerPartition,
-) -> None:
+def _check_count(found: TopicMetadata, partitions: int) -> None:
     if len(found.partitions) != partitions:
-        raise CoordinatorTopicError(
+        raise TopicsTakenError(
             f"topic {found.topic} exists with {len(found.partitions)} partitions, this cluster "
             f"has {partitions} shards of that kind; choose another kafka_topic_prefix"
         )
-    for each in found.partitions:
-        place = BrokerPartition(found.topic_id, found.topic, each.partition)
-        if place != of_owner and await _end_of(brokers, clock, place) > 0:
-            raise _anothers(place)
 
 
-def _anothers(place: BrokerPartition) -> CoordinatorTopicError:
-    return CoordinatorTopicError(
-        f"topic {place.topic} exists and partition {place.partition} holds records of another "
-        "cluster, or of this one under a coordination store that is lost: choose another "
-        "kafka_topic_prefix, or delete both own topics if nobody needs them"
+def _taken(
+    place: BrokerPartition, owner: TopicOwner | None, names: Sequence[str], servers: str
+) -> TopicsTakenError:
+    whose = "another Sharemesh cluster"
+    if owner is not None:
+        made = datetime.fromtimestamp(owner.made_ms / 1_000, UTC).isoformat(timespec="seconds")
+        whose += f" (cluster id {owner.cluster_id!r}, begun on host {owner.host!r} at {made})"
+    delete = " && ".join(
+        f"kafka-topics --bootstrap-server {servers} --delete --topic {name}" for name in names
+    )
+    return TopicsTakenError(
+        f"topic {place.topic} partition {place.partition} holds records of {whose}: set another "
+        "kafka_topic_prefix; if it was this cluster, and its etcd is lost, restore etcd from a "
+        f"backup; only if nobody needs the states of those groups any more, delete them: {delete}"
     )
 
 

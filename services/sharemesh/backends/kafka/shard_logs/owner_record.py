@@ -1,5 +1,8 @@
 """Whose the own topics are: the first record in partition 0 of the state topic says it (KTP-20)."""
 
+import json
+from dataclasses import asdict, dataclass
+
 from sharemesh.codec.batch_frame import walk_frames
 from sharemesh.codec.record_set import RecordSetError, build_plain_batch, decode_records
 from sharemesh.ports.brokers import (
@@ -18,26 +21,36 @@ _OFFSET_OUT_OF_RANGE = 1
 _NO_END = 1 << 62
 
 
-async def write_owner(
-    brokers: Brokers, partition: BrokerPartition, owner: str, wall_ms: int
-) -> None:
-    """Append an owner record, in one try; further ones above the first decide nothing.
+@dataclass(frozen=True, slots=True)
+class TopicOwner:
+    """A cluster that the own topics belong to; only the id decides.
 
-    Args:
-        brokers: The cluster.
-        partition: Nothing lies in it yet, as far as is known.
-        owner: The owner id.
-        wall_ms: The time, in ms since 1970.
+    Attributes:
+        owner_id: Of its coordination store.
+        cluster_id: Its setting, by which people know it.
+        host: Where the process ran that wrote this.
+        made_ms: When, in ms since 1970.
+    """
+
+    owner_id: str
+    cluster_id: str = ""
+    host: str = ""
+    made_ms: int = 0
+
+
+async def write_owner(brokers: Brokers, partition: BrokerPartition, owner: TopicOwner) -> None:
+    """Append an owner record, in one try; further ones above the first decide nothing.
 
     Raises:
         BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError: Perhaps not done.
     """
-    batch = bytes(build_plain_batch([(OWNER_KEY, owner.encode(), wall_ms)]))
+    value = json.dumps(asdict(owner), separators=(",", ":")).encode()
+    batch = bytes(build_plain_batch([(OWNER_KEY, value, owner.made_ms)]))
     await brokers.produce(partition, batch, timeout_ms=WRITE_TIMEOUT_MS)
 
 
-async def read_owner(brokers: Brokers, partition: BrokerPartition) -> str | None:
-    """Return the owner id at offset 0; None: something else lies there, or lay there.
+async def read_owner(brokers: Brokers, partition: BrokerPartition) -> TopicOwner | None:
+    """Return the owner at offset 0; None: something else lies there, or lay there.
 
     Raises:
         BrokerUnreachableError: Also while offset 0 is not readable yet.
@@ -55,7 +68,12 @@ async def read_owner(brokers: Brokers, partition: BrokerPartition) -> str | None
         raise _not_readable(partition) from error
     if not fetched.records:
         raise _not_readable(partition)
-    return _owner_in(fetched.records)
+    walk = walk_frames(
+        fetched.records, start=0, limit=_NO_END, base_offset=0, leader_epoch=None, check_crc=True
+    )
+    if not walk.frames:  # the answer was cut, or damaged on its way
+        raise _not_readable(partition)
+    return _owner_in(fetched.records[: walk.frames[0].size_bytes])
 
 
 def _not_readable(partition: BrokerPartition) -> BrokerUnreachableError:
@@ -64,16 +82,20 @@ def _not_readable(partition: BrokerPartition) -> BrokerUnreachableError:
     )
 
 
-def _owner_in(fetched: bytes) -> str | None:
-    walk = walk_frames(
-        fetched, start=0, limit=_NO_END, base_offset=0, leader_epoch=None, check_crc=True
-    )
-    if not walk.frames:
-        return None
+def _owner_in(batch: bytes) -> TopicOwner | None:
     try:
-        first = next(decode_records(fetched[: walk.frames[0].size_bytes]), None)
-    except RecordSetError:
+        first = next(decode_records(batch), None)
+        if first is None or first.key != OWNER_KEY or first.value is None:
+            return None
+        fields = json.loads(first.value)
+    except (RecordSetError, ValueError):
         return None
-    if first is None or first.key != OWNER_KEY or first.value is None:
+    if not isinstance(fields, dict) or not isinstance(fields.get("owner_id"), str):
         return None
-    return first.value.decode(errors="replace")
+    made_ms = fields.get("made_ms")
+    return TopicOwner(
+        fields["owner_id"],
+        str(fields.get("cluster_id", "")),
+        str(fields.get("host", "")),
+        made_ms if isinstance(made_ms, int) else 0,
+    )
