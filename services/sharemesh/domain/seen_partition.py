@@ -13,12 +13,14 @@ class SeenPartition:
         end: One past all that was ever seen as confirmed.
         lost: First offset of what was lost of it, and one past the last; None: nothing that is
             known and that the start has not passed.
+        epoch_starts: Where the newest leader epochs of its log begin: epoch and first offset.
     """
 
     kafka_epoch: int
     start: int
     end: int
     lost: tuple[int, int] | None = None
+    epoch_starts: tuple[tuple[int, int], ...] = ()
 
 
 def seen_together(stored: SeenPartition | None, own: SeenPartition) -> SeenPartition:
@@ -29,6 +31,12 @@ def seen_together(stored: SeenPartition | None, own: SeenPartition) -> SeenParti
     lost = None
     if losses:
         lost = (max(start, min(first for first, _ in losses)), max(end for _, end in losses))
+    kafka_epoch = max(each.kafka_epoch for each in both)
+    starts: dict[int, int] = {}
+    for each in both:
+        if each.kafka_epoch == kafka_epoch:  # what was known before may be lost since
+            for epoch, first in each.epoch_starts:
+                starts[epoch] = min(first, starts.get(epoch, first))
     return SeenPartition(
-        max(each.kafka_epoch for each in both), start, max(each.end for each in both), lost
+        kafka_epoch, start, max(each.end for each in both), lost, tuple(sorted(starts.items()))
     )

@@ -6,8 +6,9 @@ import struct
 import pytest
 
 from sharemesh.backends.kafka.record_logs.cluster_words import produce_refusal
+from sharemesh.backends.kafka.record_logs.epoch_starts import EPOCHS_MAX, EpochStarts
 from sharemesh.backends.kafka.record_logs.fetched_batches import read_out, whole_batches
-from sharemesh.backends.kafka.record_logs.log_ends import EPOCHS_MAX, EpochStarts, TopicLogEnds
+from sharemesh.backends.kafka.record_logs.log_ends import TopicLogEnds
 from sharemesh.backends.kafka.record_logs.read_cache import ReadCache
 from sharemesh.backends.recent_pool import RecentPool
 from sharemesh.codec.batch_frame import place_frame
@@ -143,15 +144,15 @@ def test_ends_only_grow():
 def test_a_loss_ends_when_the_start_has_passed_all_that_was_confirmed():
     """KRL-9."""
     ends = TopicLogEnds(0, 10, 10)
-    assert not ends.lost(10, 10)
-    assert ends.lost(6, 7)
+    assert not ends.lost(10, 10, 10)
+    assert ends.lost(6, 7, 7)
     assert (ends.high_watermark, ends.confirmed_end, ends.newest_end) == (6, 10, 7)
     ends.saw(0, 30, 30)
     assert ends.high_watermark == 6
-    assert ends.lost(4, 5)
+    assert ends.lost(4, 5, 5)
     assert ends.damage is not None
     assert (ends.damage[0], ends.high_watermark, ends.confirmed_end) == (4, 4, 10)
-    assert not ends.lost(20, 20)  # above it nothing was delivered
+    assert not ends.lost(20, 20, 20)  # above it nothing was delivered
     assert (ends.high_watermark, ends.confirmed_end, ends.newest_end) == (4, 10, 20)
     ends.saw(8, 30, 30)
     assert ends.damage[0] == ends.high_watermark == 8
@@ -174,20 +175,27 @@ def test_places_that_cannot_be_served_are_forgotten_when_the_start_passes_them()
     assert ends.damage is None
 
 
+def test_a_loss_takes_the_last_stable_offset_back_and_one_below_the_start_stops_nothing():
+    """KRL-9."""
+    ends = TopicLogEnds(0, 10, 10)
+    assert ends.lost(8, 8, 5)
+    ends.saw(10, 8, 5)
+    assert (ends.high_watermark, ends.last_stable_offset, ends.damage) == (10, 10, None)
+    assert not ends.lost(3, 3, 3)  # all of it was deleted
+    assert (ends.high_watermark, ends.newest_end, ends.damage) == (10, 10, None)
+
+
 def test_where_another_log_differs_is_the_lower_of_both_ends_of_an_epoch():
     """KRL-9: the other log may hold more of an epoch that ended earlier here."""
-    starts = EpochStarts()
-    for epoch, offset in ((4, 50), (4, 0), (5, 90), (5, 95)):
-        starts.note(epoch, offset)
+    starts = EpochStarts(((4, 0), (5, 90)))
     assert starts.differs_from(5, 80) == 80
     assert starts.differs_from(4, 95) == 90
     assert starts.differs_from(4, 70) == 70
     assert starts.differs_from(6, 200) == 200
-    starts.forget_from(90)
+    starts.forget_above(4)
     assert starts.differs_from(4, 95) == 95
-    for epoch in range(10, 10 + 2 * EPOCHS_MAX):
-        starts.note(epoch, epoch)
-    assert len(starts._lowest) == EPOCHS_MAX
+    starts.add({epoch: epoch for epoch in range(10, 10 + 2 * EPOCHS_MAX)})
+    assert [epoch for epoch, _ in starts.known] == list(range(10 + EPOCHS_MAX, 10 + 2 * EPOCHS_MAX))
 
 
 @pytest.mark.parametrize(

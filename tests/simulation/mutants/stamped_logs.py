@@ -86,16 +86,16 @@ def the_newest_unit_is_deleted(patch: Patches) -> None:
 def losses_are_not_looked_for(patch: Patches) -> None:
     """A new leader of Kafka is believed to hold what the one before had confirmed (KRL-8)."""
 
-    async def look_for_loss(log, found):
-        return True
+    async def take_losses(log, found, epochs):
+        """Take none."""
 
-    patch.setattr(FollowedLog, "_look_for_loss", look_for_loss)
+    patch.setattr(FollowedLog, "_take_losses", take_losses)
 
 
 def ends_that_only_produces_named_stay(patch: Patches) -> None:
     """What was confirmed here and lost unseen counts as the end of the log for ever (KRL-3)."""
 
-    def falls_to(ends, newest_end):
+    def falls_to(ends, newest_end, newest_stable):
         """Keep it."""
 
     patch.setattr(TopicLogEnds, "falls_to", falls_to)

@@ -75,7 +75,12 @@ def _loss(found: object) -> LostUnits | None:
 
 def encode_partition(seen: SeenPartition) -> bytes:
     """Return the value of ``followed/<topic id>/<partition>``."""
-    fields = {"kafka_epoch": seen.kafka_epoch, "start": seen.start, "end": seen.end}
+    fields: dict[str, object] = {
+        "kafka_epoch": seen.kafka_epoch,
+        "start": seen.start,
+        "end": seen.end,
+        "epoch_starts": [list(each) for each in seen.epoch_starts],
+    }
     if seen.lost is not None:
         fields |= {"lost_from": seen.lost[0], "lost_to": seen.lost[1]}
     return records.encode(fields)
@@ -94,4 +99,18 @@ def decode_partition(value: bytes) -> SeenPartition:
         records.integer(fields, "start"),
         records.integer(fields, "end"),
         None if lost_to < 0 else (records.integer(fields, "lost_from"), lost_to),
+        _epoch_starts(fields.get("epoch_starts", [])),
     )
+
+
+def _epoch_starts(found: object) -> tuple[tuple[int, int], ...]:
+    if not isinstance(found, list):
+        raise records.RecordFormatError(f"field 'epoch_starts' is {found!r}, not a list")
+    starts = []
+    for each in found:
+        match each:
+            case [int() as epoch, int() as first]:
+                starts.append((epoch, first))
+            case _:
+                raise records.RecordFormatError(f"field 'epoch_starts' holds {each!r}")
+    return tuple(starts)

@@ -132,6 +132,8 @@ class Controller:
         )
         if able and able != decided.in_sync:
             self._put(topic, replace(decided, in_sync=able))
+            # The leader waits for who joins before it hears so: another may lead from now on.
+            replica.in_sync = tuple(dict.fromkeys((*replica.in_sync, *able)))
             self.publish()
 
     # ---- topics -----------------------------------------------------------------------------

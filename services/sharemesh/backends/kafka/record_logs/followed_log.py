@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from sharemesh.backends.kafka.record_logs.cluster_words import (
     CLUSTER_ERRORS,
@@ -12,24 +11,19 @@ from sharemesh.backends.kafka.record_logs.cluster_words import (
     error_name,
     name_of,
 )
+from sharemesh.backends.kafka.record_logs.epoch_starts import EpochStarts
 from sharemesh.backends.kafka.record_logs.fetched_batches import FetchedBatches, whole_batches
+from sharemesh.backends.kafka.record_logs.found_ends import FoundEnds, FoundEpochs, find_epochs
 from sharemesh.backends.kafka.record_logs.log_access import LogAccess
-from sharemesh.backends.kafka.record_logs.log_ends import EpochStarts, TopicLogEnds
+from sharemesh.backends.kafka.record_logs.log_ends import TopicLogEnds
 from sharemesh.backends.kafka.record_logs.read_cache import ReadCache
 from sharemesh.backoff import Backoff
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.domain.seen_partition import SeenPartition
 from sharemesh.ports.brokers import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     BrokerPartition,
     BrokerRefusedError,
-    Brokers,
-    BrokerUnreachableError,
     FetchedRecords,
-    FoundOffset,
-    Isolation,
-    UnsupportedRequestError,
     WatchAnswer,
     WatchedPartition,
 )
@@ -38,46 +32,6 @@ from sharemesh.tasks import first_done
 
 _BYTES_HALVED_FROM = 1 << 26
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class FoundEnds:
-    """What the leader of a partition answers to three ListOffsets."""
-
-    log_start_offset: int
-    high_watermark: int
-    last_stable_offset: int
-    leader_epoch: int
-
-
-async def find_ends(brokers: Brokers, where: BrokerPartition) -> FoundEnds:
-    """Ask the leader where a partition starts and ends; raises what ``Brokers`` raises."""
-    newest: FoundOffset = await brokers.list_offset(where, LATEST_TIMESTAMP)
-    stable, start = await asyncio.gather(
-        brokers.list_offset(where, LATEST_TIMESTAMP, isolation=Isolation.READ_COMMITTED),
-        brokers.list_offset(where, EARLIEST_TIMESTAMP),
-    )
-    return FoundEnds(start.offset, newest.offset, stable.offset, newest.leader_epoch)
-
-
-async def find_ends_since(
-    brokers: Brokers, where: BrokerPartition, seen: SeenPartition | None
-) -> tuple[FoundEnds, int]:
-    """Return where a partition starts and ends, and from where on it differs from what was seen.
-
-    The second is past all that was seen where nothing was lost, or the cluster does not tell.
-    Raises what ``Brokers`` raises.
-    """
-    found = await find_ends(brokers, where)
-    if seen is None or seen.kafka_epoch < 0:
-        return found, max(found.high_watermark, 0 if seen is None else seen.end)
-    if 0 <= found.leader_epoch < seen.kafka_epoch:
-        raise _deposed(found.leader_epoch, seen.kafka_epoch)
-    try:
-        _, end = await brokers.end_offset_of_epoch(where, seen.kafka_epoch)
-    except UnsupportedRequestError:
-        end = -1  # KRL-8: such a cluster does not tell
-    return found, seen.end if end < 0 else min(end, seen.end)
 
 
 class PartitionMemory:
@@ -118,7 +72,9 @@ class FollowedLog:
         )
         self.kafka_epoch = found.leader_epoch
         self._epoch_end = found.high_watermark  # the highest that answers under that epoch named
+        self._produced_end = 0  # one past what Produce confirmed beside comparisons
         self.checks = 0  # how often the epoch was compared: what was asked before does not count
+        self.checks_begun = 0
         self._brokers = access.brokers
         self._clock = access.clock
         self._tasks = access.tasks
@@ -133,6 +89,9 @@ class FollowedLog:
         self._short_of = 0  # such an end that Kafka's log has not reached again
         self._is_told_losses = True  # by the ends of epochs, when they were last compared
         self._checking: asyncio.Task[None] | None = None
+        self._backoff = Backoff(access.bounds.retry_first_ms, access.bounds.retry_most_ms)
+        self._is_repeated = self._is_due = False  # a comparison, for what Produce confirmed
+        self._is_in_vain = False  # nothing was heard since the last comparison that would count
         self._hot_until_ms = -1
         self._active_until_ms = access.clock.now_ms() + access.bounds.hot_ms
         self._tail = found.high_watermark
@@ -170,12 +129,18 @@ class FollowedLog:
         """Call back after each move of an end, and of what is damaged."""
         self._callbacks.append(callback)
 
-    def resume(self, seen: SeenPartition, differs: int) -> None:
-        """Take in what leaders before saw, and that this log differs from it from there on."""
-        lost = seen.lost
-        if lost is not None and lost[1] <= self.ends.log_start_offset:
-            lost = None
-        if differs < seen.end and seen.end > self.ends.log_start_offset:
+    def resume(self, seen: SeenPartition | None, epochs: FoundEpochs | None) -> None:
+        """Take in what leaders before saw, and what this log has of the epochs that they knew."""
+        lost, differs = None, 0
+        if seen is not None:
+            self._starts = EpochStarts(seen.epoch_starts)
+            self.ends.saw(seen.start, -1, -1)
+            lost, differs = seen.lost, seen.end
+            if lost is not None and lost[1] <= self.ends.log_start_offset:
+                lost = None
+        if epochs is not None:
+            differs = min(differs, self._differs(epochs, otherwise=differs))
+        if seen is not None and differs < seen.end and seen.end > self.ends.log_start_offset:
             first = differs if lost is None else min(differs, lost[0])
             lost = (first, seen.end if lost is None else max(seen.end, lost[1]))
         if lost is not None:
@@ -191,7 +156,7 @@ class FollowedLog:
             self._memory.forget()
 
     def close(self) -> None:
-        """Forget everything; what is under way ends."""
+        """Forget everything; what is under way ends, and what comes late changes nothing."""
         self._closed = True
         if self._checking is not None:
             self._checking.cancel()
@@ -250,11 +215,10 @@ class FollowedLog:
         """Take in an answer; None: it does not count, the epoch must be compared first (KRL-8)."""
         if self._closed or not self._counts(fetched):
             return None
+        self._is_in_vain = False
         self._goes_on(fetched.high_watermark)
         part, problem = whole_batches(fetched.records, asked_offset)
         if part.frames:
-            for frame in part.frames:
-                self._starts.note(frame.leader_epoch, frame.base_offset)
             self._note_size(part)
             self.cache.add(part)
         if problem and part.end_offset >= 0:
@@ -270,11 +234,58 @@ class FollowedLog:
         self, log_start_offset: int, high_watermark: int, last_stable_offset: int
     ) -> None:
         """Take in ends that were named under the epoch that is known: below them all was its."""
+        if self._closed:
+            return
         self._epoch_end = max(self._epoch_end, high_watermark)
+        if self._epoch_end >= self._produced_end:
+            self._produced_end = 0
         self.saw(log_start_offset, high_watermark, last_stable_offset)
+
+    def refreshed(self, found: FoundEnds, checks: int) -> bool:
+        """Take in ends that were asked for; return whether they count, or are known since (KRL-8).
+
+        Args:
+            found: What the leader said.
+            checks: How often the epoch had been compared when it was asked.
+        """
+        if self._closed:
+            return True
+        if not self.is_checking and 0 <= self.kafka_epoch < found.leader_epoch:
+            self.compare()
+        is_known = found.leader_epoch == self.kafka_epoch
+        if min(found.leader_epoch, self.kafka_epoch) < 0:
+            is_known = checks == self.checks
+        if self.is_checking or not is_known:
+            return False
+        self.saw_in_epoch(found.log_start_offset, found.high_watermark, found.last_stable_offset)
+        return True
+
+    def was_produced(self, log_start_offset: int, base: int, end: int, checks_begun: int) -> None:
+        """Take in what an answer to Produce confirmed: it names no epoch (KRL-3).
+
+        Args:
+            log_start_offset: Where the log starts, -1 is not known.
+            base: Its first offset.
+            end: One past its last one.
+            checks_begun: How often a comparison had begun when it was sent.
+        """
+        if self._closed or end <= self.ends.newest_end:
+            return
+        if self.checks_begun == checks_begun and not self.is_checking:
+            is_joined = base == self.ends.newest_end == self.ends.last_stable_offset  # none is open
+            self.saw(log_start_offset, end, end if is_joined else -1)
+            return
+        self._produced_end = max(self._produced_end, end)
+        if not self._is_repeated:
+            # It may be lost, and was not known when that would have been seen. Once: there may
+            # always be a batch on its way.
+            self._is_repeated = True
+            self._begin_check()
 
     def saw(self, log_start_offset: int, high_watermark: int, last_stable_offset: int = -1) -> None:
         """Take in where Kafka's log starts and ends; -1 is not known (KRL-3)."""
+        if self._closed:
+            return
         was_damaged = self.ends.damage is not None
         if self.ends.saw(log_start_offset, high_watermark, last_stable_offset):
             if was_damaged and self.ends.damage is None:
@@ -304,7 +315,17 @@ class FollowedLog:
 
     def compare(self) -> None:
         """Compare the epoch and ask for the ends; until that is done nothing is delivered."""
-        if self._checking is None and not self._closed:
+        self._is_repeated = False
+        if self._checking is None:
+            self._begin_check()
+
+    def _begin_check(self) -> None:
+        """Begin a comparison, after the one that is under way."""
+        if self._checking is not None:
+            self._is_due = True
+        elif not self._closed:
+            self._is_due = False
+            self.checks_begun += 1
             self._checking = self._tasks.spawn(self._check())
 
     def _counts(self, fetched: FetchedRecords) -> bool:
@@ -323,20 +344,25 @@ class FollowedLog:
 
     async def _check(self) -> None:
         """Ask until the leader has answered; then deliver again, or stop at what was lost."""
-        backoff = Backoff(self._bounds.retry_first_ms, self._bounds.retry_most_ms)
+        if not self._is_in_vain:
+            self._backoff.reset()
         try:
             while not self._closed:
+                if self._is_in_vain:
+                    await self._clock.sleep_ms(self._backoff.next_ms())
+                self._is_in_vain = True
                 try:
                     found = await self._compare()
                 except CLUSTER_ERRORS as error:
                     self._note_trouble(f"Kafka answers {error}")
-                    await self._clock.sleep_ms(backoff.next_ms())
                 else:
                     self._goes_on(found.high_watermark)
                     break
         finally:
             self._checking = None
             self.checks += 1
+            if self._is_due:
+                self._begin_check()
             self._tell()
 
     def _goes_on(self, high_watermark: int) -> None:
@@ -356,69 +382,84 @@ class FollowedLog:
         self._trouble = None
 
     async def _compare(self) -> FoundEnds:
-        # The ends first: an epoch that begins behind this answer is compared when it shows.
-        found = await find_ends(self._brokers, self.where)
-        if found.leader_epoch < self.kafka_epoch and found.leader_epoch >= 0:
-            raise _deposed(found.leader_epoch, self.kafka_epoch)
-        self._is_told_losses = self.kafka_epoch >= 0 and await self._look_for_loss(found)
+        produced_end = self._produced_end  # what is confirmed from now on, may lie there already
+        found, epochs = await find_epochs(self._brokers, self.where, self.kafka_epoch)
+        self._is_told_losses = epochs is not None and self.kafka_epoch >= 0
         self.kafka_epoch = max(self.kafka_epoch, found.leader_epoch)
+        named_end = max(self._epoch_end, self.ends.log_start_offset)
+        if epochs is not None:
+            await self._take_losses(found, epochs)
         end = max(found.high_watermark, self.ends.log_start_offset)
-        if self._is_told_losses and end < self.ends.newest_end:
-            self._say_lost_above(end, self.ends.newest_end)
-            self.ends.falls_to(end)
+        confirmed_end = max(self.ends.newest_end, produced_end)
+        if self._is_told_losses and end < confirmed_end:
+            self.ends.falls_to(end, found.last_stable_offset)
+            _log.error(
+                "partition %s: Kafka's log ends at offset %d, and it may have lost the records "
+                "from offset %d to %d that it had confirmed to producers (unclean leader "
+                "election); no group got them, so there is nothing to give up for them",
+                *(name_of(self.where), found.high_watermark, named_end, confirmed_end - 1),
+            )
+        if self._produced_end == produced_end:
+            self._produced_end = 0
         self._note()
         self.saw_in_epoch(found.log_start_offset, found.high_watermark, found.last_stable_offset)
         return found
 
-    async def _look_for_loss(self, found: FoundEnds) -> bool:
-        """Compare the epoch; return whether the cluster tells where it ends."""
-        try:
-            epoch, end = await self._brokers.end_offset_of_epoch(self.where, self.kafka_epoch)
-        except UnsupportedRequestError:
-            return False  # KRL-8: such a cluster does not tell
-        if end < 0:
-            return False
-        differs = self._starts.differs_from(epoch, end)
-        # What was confirmed above was produced from here, by a leader of an epoch not known yet.
+    def _differs(self, epochs: FoundEpochs, *, otherwise: int) -> int:
+        """Return from where on a log differs from the known one, and know its epochs from now on.
+
+        ``otherwise``: what is returned where no epoch was known.
+        """
+        differs = otherwise
+        if epochs.end_offset >= 0:
+            differs = self._starts.differs_from(epochs.epoch, epochs.end_offset)
+        self._starts.forget_above(epochs.epoch)
+        self._starts.add(epochs.starts)
+        return differs
+
+    async def _take_losses(self, found: FoundEnds, epochs: FoundEpochs) -> None:
+        """Stop where the log of Kafka's leader differs from what was confirmed (KRL-9)."""
         known_end = min(self.ends.newest_end, self._epoch_end)
+        differs = self._differs(epochs, otherwise=known_end)
         if differs >= known_end:
-            return True
+            return
+        start = self.ends.log_start_offset
         self._epoch_end = found.high_watermark
         self.cache.clear()
-        self._starts.forget_from(differs)
-        if self.ends.lost(differs, found.high_watermark):
+        if self.ends.lost(differs, found.high_watermark, found.last_stable_offset):
             self._say_damage()
             self._note()
             await self._memory.settle()
+        elif known_end <= start:
+            _log.error(
+                "partition %s: Kafka's log ends at offset %d, and had started at %d: it lost what "
+                "lay there (unclean leader election, or a disk was lost); what is written below "
+                "offset %d is not delivered",
+                *(name_of(self.where), found.high_watermark, start, start),
+            )
         else:
-            self._say_lost_above(differs, known_end)
+            _log.error(
+                "partition %s: Kafka lost the records from offset %d to %d that it had confirmed; "
+                "no group got them, so there is nothing to give up for them",
+                *(name_of(self.where), max(differs, start), known_end - 1),
+            )
         self._tail = self.ends.newest_end
-        return True
 
     def _seen(self) -> SeenPartition:
         ends = self.ends
         end = ends.confirmed_end
         if ends.lost_range is None:
             end = min(end, max(self._epoch_end, ends.log_start_offset))
-        return SeenPartition(self.kafka_epoch, ends.log_start_offset, end, ends.lost_range)
+        return SeenPartition(
+            self.kafka_epoch, ends.log_start_offset, end, ends.lost_range, self._starts.known
+        )
 
     def _note(self) -> None:
         self._memory.note(self._seen)
-        if self._closed:  # a batch was confirmed late
-            self._memory.forget()
 
     def _say_damage(self) -> None:
         damage = self.ends.damage
         _log.error("partition %s: %s", name_of(self.where), damage[1] if damage else "")
-
-    def _say_lost_above(self, first: int, end: int) -> None:
-        _log.error(
-            "partition %s: Kafka lost the records from offset %d to %d that it had confirmed; no "
-            "group got them, so there is nothing to give up for them",
-            name_of(self.where),
-            first,
-            end - 1,
-        )
 
     def _note_trouble(self, words: str) -> None:
         if self._trouble is None:
@@ -447,9 +488,3 @@ class FollowedLog:
         if not self._closed:
             for callback in self._callbacks:
                 callback()
-
-
-def _deposed(found: int, known: int) -> BrokerUnreachableError:
-    return BrokerUnreachableError(
-        f"the broker that answers was deposed: it leads under epoch {found}, and {known} is known"
-    )

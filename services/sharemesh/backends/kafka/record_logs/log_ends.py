@@ -1,35 +1,7 @@
 """Where a partition starts and ends, and what of it was lost: it only moves on (pure)."""
 
-EPOCHS_MAX = 64
 UNREADABLE_MAX = 100
 """Places of one partition that are remembered as not to be served."""
-
-
-class EpochStarts:
-    """The lowest offset that was seen of each leader epoch of Kafka; the newest epochs only."""
-
-    def __init__(self) -> None:
-        self._lowest: dict[int, int] = {}
-
-    def note(self, leader_epoch: int, offset: int) -> None:
-        """A batch of this epoch begins at ``offset``."""
-        if leader_epoch < 0 or self._lowest.get(leader_epoch, offset + 1) <= offset:
-            return
-        self._lowest[leader_epoch] = offset
-        if len(self._lowest) > EPOCHS_MAX:
-            del self._lowest[min(self._lowest)]
-
-    def differs_from(self, leader_epoch: int, end_offset: int) -> int:
-        """Return the first offset that another log may hold differently.
-
-        That log ends at ``end_offset`` for ``leader_epoch``; here later epochs may begin before.
-        """
-        later = (low for epoch, low in self._lowest.items() if epoch > leader_epoch)
-        return min((end_offset, *later))
-
-    def forget_from(self, offset: int) -> None:
-        """What lies there was lost."""
-        self._lowest = {epoch: low for epoch, low in self._lowest.items() if low < offset}
 
 
 class TopicLogEnds:
@@ -57,7 +29,7 @@ class TopicLogEnds:
             return first, (
                 f"Kafka lost the records from offset {first} to {end - 1} that it had confirmed, "
                 "and may have written others in their place (unclean leader election, or a disk "
-                f"was lost): once the partition has passed offset {end}, give them up with "
+                f"was lost): once the partition has reached offset {end}, give them up with "
                 f"`sharemesh topics delete-records TOPIC/PARTITION --before {end}`"
             )
         return min(self._unreadable.items(), default=None)
@@ -103,14 +75,20 @@ class TopicLogEnds:
         self.last_stable_offset = max(self.last_stable_offset, self.log_start_offset)
         return before != (self.log_start_offset, self.high_watermark, self.last_stable_offset)
 
-    def lost(self, from_offset: int, newest_end: int) -> bool:
+    def lost(self, from_offset: int, newest_end: int, newest_stable: int) -> bool:
         """Records that had been confirmed are gone; return whether the partition stops for that.
 
-        ``newest_end`` is where Kafka's log ends now. What lay above a loss that waits was delivered
-        to nobody.
+        What lay above a loss that waits was delivered to nobody, and what lay below the log start
+        is deleted.
+
+        Args:
+            from_offset: The first that is gone.
+            newest_end: Where Kafka's log ends now.
+            newest_stable: Where its last stable offset is.
         """
-        self._newest = (newest_end, min(newest_end, self._newest[1]))
-        if from_offset >= self.high_watermark:
+        end = max(newest_end, self.log_start_offset)
+        self._newest = (end, min(end, newest_stable))
+        if max(from_offset, self.log_start_offset) >= self.high_watermark:
             return False
         end = self.confirmed_end
         first = max(from_offset, self.log_start_offset)
@@ -119,9 +97,9 @@ class TopicLogEnds:
         self.last_stable_offset = min(self.last_stable_offset, first)
         return True
 
-    def falls_to(self, newest_end: int) -> None:
+    def falls_to(self, newest_end: int, newest_stable: int) -> None:
         """Kafka's log ends here; what was named above it was given to nobody."""
-        self._newest = (newest_end, min(newest_end, self._newest[1]))
+        self._newest = (newest_end, min(newest_end, newest_stable))
         if self._lost is None:
             self.high_watermark, self.last_stable_offset = self._newest
 

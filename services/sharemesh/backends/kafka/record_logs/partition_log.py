@@ -11,7 +11,8 @@ from sharemesh.backends.kafka.record_logs.cluster_words import (
     name_of,
     storage_error,
 )
-from sharemesh.backends.kafka.record_logs.followed_log import FollowedLog, find_ends
+from sharemesh.backends.kafka.record_logs.followed_log import FollowedLog
+from sharemesh.backends.kafka.record_logs.found_ends import find_ends
 from sharemesh.backends.kafka.record_logs.log_access import LogAccess
 from sharemesh.backends.kafka.record_logs.log_reads import LogReads
 from sharemesh.backends.kafka.record_logs.log_watch import LogWatch
@@ -21,6 +22,7 @@ from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.brokers import (
     EARLIEST_TIMESTAMP,
     BrokerRefusedError,
+    BrokerUnreachableError,
     UnsupportedRequestError,
 )
 from sharemesh.ports.ownership import Ownership
@@ -142,19 +144,22 @@ class KafkaPartitionLog:
         return False
 
     async def refresh(self) -> None:
-        """Ask Kafka where the log starts and ends."""
+        """Ask Kafka where the log starts and ends; what counts was answered since."""
+        log = self._log
+
+        async def ask() -> None:
+            checks, begun = log.checks, log.checks_begun
+            found = await find_ends(self._brokers, log.where, log.kafka_epoch)
+            if log.refreshed(found, checks):
+                return
+            await log.until_checked(self._bounds.open_wait_ms)
+            if log.is_checking or log.checks_begun == begun:
+                raise BrokerUnreachableError("its leader changed, and is asked again")
+
         try:
-            found = await self._ask(partial(find_ends, self._brokers, self._log.where))
+            await self._ask(ask)
         except CLUSTER_ERRORS as error:
-            raise storage_error("asking for the ends of", self._log.where, error) from error
-        if not self._log.is_checking and 0 <= self._log.kafka_epoch < found.leader_epoch:
-            self._log.compare()
-        if self._log.is_checking:
-            await self._log.until_checked(self._bounds.open_wait_ms)
-            return
-        self._log.saw_in_epoch(
-            found.log_start_offset, found.high_watermark, found.last_stable_offset
-        )
+            raise storage_error("asking for the ends of", log.where, error) from error
 
     async def offset_for_timestamp(
         self,

@@ -9,7 +9,6 @@ from sharemesh.codec.batch_frame import TRANSACTIONAL, Frame
 from sharemesh.codec.produced_batches import check_batches
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.topics import INT64_MAX
-from sharemesh.ports.brokers import ProducedBatch
 from sharemesh.ports.record_log import AppendResult
 
 ANY_TIME = (-INT64_MAX, INT64_MAX)  # which times a topic allows, Kafka knows
@@ -48,6 +47,7 @@ class ProduceThrough:
         first = last = start = -1
         for number, frame in enumerate(frames):
             batch = bytes(view[frame.position : frame.position + frame.size_bytes])
+            checks_begun = self._log.checks_begun
             try:
                 landed = await self._brokers.produce(
                     self._log.where, batch, timeout_ms=self._bounds.produce_timeout_ms
@@ -61,18 +61,12 @@ class ProduceThrough:
                     f"batch {number + 1} of {len(frames)}: {refusal.message}; the {number} before "
                     f"it are written, up to offset {last}",
                 ) from error
-            self._note(landed, frame.record_count)
             if landed.base_offset >= 0:
+                base = landed.base_offset
+                self._log.was_produced(
+                    landed.log_start_offset, base, base + frame.record_count, checks_begun
+                )
                 first = landed.base_offset if first < 0 else first
                 last = max(last, landed.base_offset + frame.record_count - 1)
             start = max(start, landed.log_start_offset)
         return AppendResult(first, last, max(start, self._log.ends.log_start_offset))
-
-    def _note(self, landed: ProducedBatch, record_count: int) -> None:
-        """All replicas have it: it is below the high watermark, whatever the watch has seen."""
-        base, ends = landed.base_offset, self._log.ends
-        if base < 0 or self._log.is_checking:
-            return
-        end = base + record_count
-        is_joined = base == ends.newest_end == ends.last_stable_offset  # nothing open before it
-        self._log.saw(landed.log_start_offset, end, end if is_joined else -1)

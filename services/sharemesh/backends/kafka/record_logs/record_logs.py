@@ -5,12 +5,8 @@ from functools import partial
 
 from sharemesh.backends.kafka.record_logs.asked_again import until_answered
 from sharemesh.backends.kafka.record_logs.cluster_words import CLUSTER_ERRORS, name_of
-from sharemesh.backends.kafka.record_logs.followed_log import (
-    FollowedLog,
-    FoundEnds,
-    PartitionMemory,
-    find_ends_since,
-)
+from sharemesh.backends.kafka.record_logs.followed_log import FollowedLog, PartitionMemory
+from sharemesh.backends.kafka.record_logs.found_ends import FoundEnds, FoundEpochs, find_epochs
 from sharemesh.backends.kafka.record_logs.log_access import LogAccess
 from sharemesh.backends.kafka.record_logs.log_watch import LogWatch
 from sharemesh.backends.kafka.record_logs.partition_log import KafkaPartitionLog
@@ -19,7 +15,6 @@ from sharemesh.backends.kafka.record_logs.settings import TopicLogBounds
 from sharemesh.backends.recent_pool import RecentPool
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
-from sharemesh.domain.seen_partition import SeenPartition
 from sharemesh.ports.brokers import BrokerPartition, Brokers
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.ownership import Ownership
@@ -62,14 +57,13 @@ class KafkaRecordLogs:
         where = BrokerPartition(partition.topic_id, name, partition.partition)
         seen = await self._seen.stored(partition)
         try:
-            found, differs = await self._find(where, seen)
+            found, epochs = await self._find(where, -1 if seen is None else seen.kafka_epoch)
         except BaseException:
             self._seen.forget(partition)
             raise
         memory = PartitionMemory(self._seen, partition)
         log = FollowedLog(where, self._access, ReadCache(self._pool), found, memory)
-        if seen is not None:
-            log.resume(seen, differs)
+        log.resume(seen, epochs)
         self._watch.follow(log)
         return KafkaPartitionLog(
             partition, leader_epoch, log, self._access, self._ownership, self._watch
@@ -79,12 +73,12 @@ class KafkaRecordLogs:
         """Do nothing: a topic is deleted in Kafka, and nothing of it is kept here."""
 
     async def _find(
-        self, where: BrokerPartition, seen: SeenPartition | None
-    ) -> tuple[FoundEnds, int]:
+        self, where: BrokerPartition, known_epoch: int
+    ) -> tuple[FoundEnds, FoundEpochs | None]:
         wait_ms = self._bounds.open_wait_ms
         try:
             return await until_answered(
-                self._access, partial(find_ends_since, self._brokers, where, seen), wait_ms
+                self._access, partial(find_epochs, self._brokers, where, known_epoch), wait_ms
             )
         except CLUSTER_ERRORS as error:
             raise LogFailedError(
