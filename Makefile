@@ -88,6 +88,7 @@ nightly: setup ## what takes hours: the whole gate, suites that others wrote, kn
 	@$(MAKE) --no-print-directory audit
 	@bash .ci/run
 	@$(PY) -m tests.suite --only juries
+	@SHAREMESH_PROPERTY_SEQUENCES=5000 $(PY) -m pytest -q -n 2 tests/domain/share_partition/test_against_naive_model.py
 	@$(PY) -m tests.simulation --seeds 1000 --start 1001
 	@$(PY) -m tests.simulation --engine kafka --seeds 400 --start 1001
 	@$(PY) -m tests.simulation --seeds 100 --start 1001 --workload \

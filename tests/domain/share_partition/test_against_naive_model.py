@@ -13,7 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.domain.share_partition.partition_machine import LocksMachine, PartitionMachine
 
 ASKED_FOR = os.environ.get("SHAREMESH_PROPERTY_SEQUENCES")
-SEQUENCES = int(ASKED_FOR or "2000")
+SEQUENCES = int(ASKED_FOR or "1000")
 SPARE = (
     SEQUENCES + SEQUENCES // 10
 )  # nearly half of what Hypothesis tries stays short and does not count

@@ -65,6 +65,8 @@ REPLICATION_MS = (0.1, 5.0)
 RETENTION_LOOK_S = 5.0
 HELD_UP_S = 4.0
 SETTLED_S = 15.0
+TAIL_S = 0.5
+ELECTED_S = 12.0
 HELD_UP = 0.1
 OWN_PREFIX = "__"
 OWN_FAULTS = (
@@ -263,6 +265,41 @@ class KafkaEngine:
                 self.cluster.elect_unclean(topic, partition, behind)
                 self.cluster.news_ms = NEWS_MS
         self.cluster.resume_replication(behind)
+        return lost
+
+    async def lead_with_own_tail(self, topic: str, partition: int, behind_s: float) -> range | None:
+        """Let a leader that died with records that only it has lead again, alone.
+
+        Returns which confirmed offsets were lost; None: none was, or nobody led meanwhile.
+        """
+        leading = self._leading(topic, partition)
+        if leading is None:
+            return None
+        _, image = self.cluster.controller.partition(topic, partition)
+        dead = image.leader
+        others = [each for each in image.replicas if each != dead]
+        for each in others:
+            self.cluster.pause_replication(each)
+        await asyncio.sleep(TAIL_S)
+        self.cluster.kill(dead)
+        for each in others:
+            self.cluster.resume_replication(each)
+        await self._world.until(
+            lambda: self._leading(topic, partition) not in (None, leading), ELECTED_S
+        )
+        await asyncio.sleep(behind_s / 2)
+        self.cluster.pause_replication(dead)
+        self.cluster.start(dead)
+        lost = None
+        new = self._leading(topic, partition)
+        if new is not None and new is not leading:
+            first = _first_difference(leading.log, new.log)
+            if first < new.high_watermark:
+                lost = range(first, new.high_watermark)
+                self.cluster.news_ms = (0.0, 0.0)  # else the other one goes on for a moment
+                self.cluster.elect_unclean(topic, partition, dead)
+                self.cluster.news_ms = NEWS_MS
+        self.cluster.resume_replication(dead)
         return lost
 
     def was_compacted(self, topic: str, partition: int, offset: int) -> bool:
@@ -477,3 +514,14 @@ class KafkaEngine:
             ),
             partitions,
         )
+
+
+def _first_difference(one: ReplicaLog, other: ReplicaLog) -> int:
+    """Return where two logs of a partition begin to differ, at the latest where one ends."""
+    start = max(one.start_offset, other.start_offset)
+    mine, theirs = ({b.base_offset: b for b in log.batches(start)} for log in (one, other))
+    for base, batch in sorted(mine.items()):
+        found = theirs.get(base)
+        if found is None or found.frame.leader_epoch != batch.frame.leader_epoch:
+            return base
+    return one.end_offset

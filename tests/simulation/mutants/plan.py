@@ -245,7 +245,8 @@ PLAN_ON_KAFKA: dict[str, dict[Mutant, int]] = {
     },
     "lossy": {
         stamped_logs.losses_are_not_looked_for: 1,
-        stamped_logs.ends_that_only_produces_named_stay: 2,
+        stamped_logs.ends_that_only_produces_named_stay: 24,
+        stamped_logs.epochs_begin_nowhere: 11,
         stamped_logs.lost_units_are_not_missed: 1,
     },
     "pruned": {

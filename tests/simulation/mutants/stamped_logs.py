@@ -3,6 +3,7 @@
 import contextlib
 
 from sharemesh.backends.kafka.record_logs import log_reads
+from sharemesh.backends.kafka.record_logs.epoch_starts import EpochStarts
 from sharemesh.backends.kafka.record_logs.followed_log import FollowedLog
 from sharemesh.backends.kafka.record_logs.log_ends import TopicLogEnds
 from sharemesh.backends.kafka.record_logs.partition_log import KafkaPartitionLog
@@ -99,6 +100,15 @@ def ends_that_only_produces_named_stay(patch: Patches) -> None:
         """Keep it."""
 
     patch.setattr(TopicLogEnds, "falls_to", falls_to)
+
+
+def epochs_begin_nowhere(patch: Patches) -> None:
+    """A log is taken to be the known one up to where its own last epoch ends (KRL-9)."""
+
+    def add(starts, found):
+        """Know nothing of them."""
+
+    patch.setattr(EpochStarts, "add", add)
 
 
 def lost_units_are_not_missed(patch: Patches) -> None:

@@ -28,6 +28,8 @@ SHOWN_IN_S = 10.0
 BEHIND_S = (3.5, 7.0)  # so long a replica copies nothing, and is in sync no more
 GAP_S = (1.0, 4.0)
 AGAIN = 0.4
+OWN_TAIL = 0.3
+"""So often whoever leads again has records of its own that were never confirmed (KRL-9)."""
 SILENT = 0.3
 STILL_SILENT_S = 0.5
 """So often, and so long after a loss, no watch has heard of what was written before it (KRL-3)."""
@@ -199,7 +201,9 @@ class LossyWorkload(SpecialWorkload):
         behind_s = self.rng.uniform(*BEHIND_S)
         if self.rng.random() < SILENT:
             self._silent_until_s = self.world.now_s + behind_s + STILL_SILENT_S
-        lost = await self.world.kafka.lose_tail(where.topic, where.partition, behind_s)
+        kafka = self.world.kafka
+        lose = kafka.lead_with_own_tail if self.rng.random() < OWN_TAIL else kafka.lose_tail
+        lost = await lose(where.topic, where.partition, behind_s)
         self._note_named(where)
         if lost is not None:
             text = f"Kafka lost {where} from {lost.start} to {lost.stop - 1}"
