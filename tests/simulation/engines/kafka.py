@@ -38,6 +38,7 @@ from sharemesh.testing.memory_brokers import MemoryBrokers, MemoryCluster
 from sharemesh.testing.memory_brokers.replica import Replica
 from sharemesh.testing.memory_brokers.replica_log import ReplicaLog
 from tests.simulation.broker_faults import NEWS_MS, BrokerFaults
+from tests.simulation.broker_losses import BrokerLosses, leading
 from tests.simulation.brokers import SimSchedule
 from tests.simulation.engines.engine import (
     CLUSTER,
@@ -65,8 +66,6 @@ REPLICATION_MS = (0.1, 5.0)
 RETENTION_LOOK_S = 5.0
 HELD_UP_S = 4.0
 SETTLED_S = 15.0
-TAIL_S = 0.5
-ELECTED_S = 12.0
 HELD_UP = 0.1
 OWN_PREFIX = "__"
 OWN_FAULTS = (
@@ -141,6 +140,7 @@ class KafkaEngine:
         self.cluster.news_ms = NEWS_MS
         self.broker_faults = BrokerFaults(self.cluster, Random(rng.getrandbits(64)), self._happens)
         self._rng = Random(rng.getrandbits(64))
+        self.losses = BrokerLosses(world, self.cluster, self._rng)
         self._clients: dict[Process, MemoryBrokers] = {}
         self._record: StorageRecord | None = None
         self._reads_cut = 0
@@ -238,7 +238,7 @@ class KafkaEngine:
                 if kept_ms < 0 or "delete" not in topic.setting("cleanup.policy"):
                     continue
                 for each in topic.partitions:
-                    replica = self._leading(name, each.partition)
+                    replica = leading(self.cluster, name, each.partition)
                     if replica is None:
                         continue
                     end = replica.high_watermark
@@ -247,60 +247,6 @@ class KafkaEngine:
                     if before > replica.log.start_offset:
                         self._world.event_log.counters["log start moved by retention"] += 1
                         self.cluster.trim(name, each.partition, before)
-
-    async def lose_tail(self, topic: str, partition: int, behind_s: float) -> range | None:
-        """Let a replica lead that copied nothing for a time; return which offsets were lost."""
-        _, image = self.cluster.controller.partition(topic, partition)
-        behind = self._rng.choice([each for each in image.replicas if each != image.leader])
-        self.cluster.pause_replication(behind)
-        await asyncio.sleep(behind_s)
-        _, image = self.cluster.controller.partition(topic, partition)
-        leading = self._leading(topic, partition)
-        lost = None
-        if leading is not None and image.leader != behind and behind not in image.in_sync:
-            follower = self.cluster.brokers[behind].replicas[leading.key]
-            if follower.log.end_offset < leading.high_watermark:
-                lost = range(follower.log.end_offset, leading.high_watermark)
-                self.cluster.news_ms = (0.0, 0.0)  # else the old leader goes on for a moment
-                self.cluster.elect_unclean(topic, partition, behind)
-                self.cluster.news_ms = NEWS_MS
-        self.cluster.resume_replication(behind)
-        return lost
-
-    async def lead_with_own_tail(self, topic: str, partition: int, behind_s: float) -> range | None:
-        """Let a leader that died with records that only it has lead again, alone.
-
-        Returns which confirmed offsets were lost; None: none was, or nobody led meanwhile.
-        """
-        leading = self._leading(topic, partition)
-        if leading is None:
-            return None
-        _, image = self.cluster.controller.partition(topic, partition)
-        dead = image.leader
-        others = [each for each in image.replicas if each != dead]
-        for each in others:
-            self.cluster.pause_replication(each)
-        await asyncio.sleep(TAIL_S)
-        self.cluster.kill(dead)
-        for each in others:
-            self.cluster.resume_replication(each)
-        await self._world.until(
-            lambda: self._leading(topic, partition) not in (None, leading), ELECTED_S
-        )
-        await asyncio.sleep(behind_s / 2)
-        self.cluster.pause_replication(dead)
-        self.cluster.start(dead)
-        lost = None
-        new = self._leading(topic, partition)
-        if new is not None and new is not leading:
-            first = _first_difference(leading.log, new.log)
-            if first < new.high_watermark:
-                lost = range(first, new.high_watermark)
-                self.cluster.news_ms = (0.0, 0.0)  # else the other one goes on for a moment
-                self.cluster.elect_unclean(topic, partition, dead)
-                self.cluster.news_ms = NEWS_MS
-        self.cluster.resume_replication(dead)
-        return lost
 
     def was_compacted(self, topic: str, partition: int, offset: int) -> bool:
         """Return whether compaction removed a record at some broker."""
@@ -319,13 +265,6 @@ class KafkaEngine:
         return any(each.offset >= cut for each in found.records)
 
     # ---- from outside ---------------------------------------------------------------------------
-
-    def _leading(self, topic: str, partition: int) -> Replica | None:
-        """Return the leader's replica by the controller's word, if that broker knows of it."""
-        image, each = self.cluster.controller.partition(topic, partition)
-        broker = self.cluster.brokers.get(each.leader)
-        replica = None if broker is None else broker.replicas.get((image.topic_id, partition))
-        return replica if replica is not None and replica.is_leader else None
 
     def _best(self, topic: str, partition: int) -> Replica:
         """Return a replica that holds all that was ever confirmed: any of those in sync."""
@@ -514,14 +453,3 @@ class KafkaEngine:
             ),
             partitions,
         )
-
-
-def _first_difference(one: ReplicaLog, other: ReplicaLog) -> int:
-    """Return where two logs of a partition begin to differ, at the latest where one ends."""
-    start = max(one.start_offset, other.start_offset)
-    mine, theirs = ({b.base_offset: b for b in log.batches(start)} for log in (one, other))
-    for base, batch in sorted(mine.items()):
-        found = theirs.get(base)
-        if found is None or found.frame.leader_epoch != batch.frame.leader_epoch:
-            return base
-    return one.end_offset

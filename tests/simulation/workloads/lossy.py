@@ -201,8 +201,8 @@ class LossyWorkload(SpecialWorkload):
         behind_s = self.rng.uniform(*BEHIND_S)
         if self.rng.random() < SILENT:
             self._silent_until_s = self.world.now_s + behind_s + STILL_SILENT_S
-        kafka = self.world.kafka
-        lose = kafka.lead_with_own_tail if self.rng.random() < OWN_TAIL else kafka.lose_tail
+        losses = self.world.kafka.losses
+        lose = losses.lead_with_own_tail if self.rng.random() < OWN_TAIL else losses.lose_tail
         lost = await lose(where.topic, where.partition, behind_s)
         self._note_named(where)
         if lost is not None:

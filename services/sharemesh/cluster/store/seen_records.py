@@ -104,13 +104,12 @@ def decode_partition(value: bytes) -> SeenPartition:
 
 
 def _epoch_starts(found: object) -> tuple[tuple[int, int], ...]:
-    if not isinstance(found, list):
-        raise records.RecordFormatError(f"field 'epoch_starts' is {found!r}, not a list")
+    """Return what is there; nothing where another build wrote it otherwise."""
     starts = []
-    for each in found:
+    for each in found if isinstance(found, list) else ():
         match each:
             case [int() as epoch, int() as first]:
                 starts.append((epoch, first))
             case _:
-                raise records.RecordFormatError(f"field 'epoch_starts' holds {each!r}")
+                return ()
     return tuple(starts)

@@ -13,12 +13,17 @@ from sharemesh.backends.kafka.record_logs.cluster_words import (
 )
 from sharemesh.backends.kafka.record_logs.epoch_starts import EpochStarts
 from sharemesh.backends.kafka.record_logs.fetched_batches import FetchedBatches, whole_batches
-from sharemesh.backends.kafka.record_logs.found_ends import FoundEnds, FoundEpochs, find_epochs
+from sharemesh.backends.kafka.record_logs.found_ends import (
+    FoundEnds,
+    FoundEpochs,
+    KnownEpochs,
+    find_epochs,
+)
 from sharemesh.backends.kafka.record_logs.log_access import LogAccess
 from sharemesh.backends.kafka.record_logs.log_ends import TopicLogEnds
+from sharemesh.backends.kafka.record_logs.partition_memory import PartitionMemory
 from sharemesh.backends.kafka.record_logs.read_cache import ReadCache
 from sharemesh.backoff import Backoff
-from sharemesh.domain.ids import TopicPartition
 from sharemesh.domain.seen_partition import SeenPartition
 from sharemesh.ports.brokers import (
     BrokerPartition,
@@ -27,31 +32,10 @@ from sharemesh.ports.brokers import (
     WatchAnswer,
     WatchedPartition,
 )
-from sharemesh.ports.seen_partitions import SeenPartitions
 from sharemesh.tasks import first_done
 
 _BYTES_HALVED_FROM = 1 << 26
 _log = logging.getLogger(__name__)
-
-
-class PartitionMemory:
-    """What is remembered of one partition elsewhere (KRL-18)."""
-
-    def __init__(self, seen: SeenPartitions, partition: TopicPartition) -> None:
-        self._seen = seen
-        self._partition = partition
-
-    def note(self, own: Callable[[], SeenPartition]) -> None:
-        """Remember soon what ``own`` returns then."""
-        self._seen.note(self._partition, own)
-
-    async def settle(self) -> None:
-        """Write what was noted, if that is possible soon."""
-        await self._seen.settle(self._partition)
-
-    def forget(self) -> None:
-        """Keep nothing of the partition here but what is still to be written."""
-        self._seen.forget(self._partition)
 
 
 class FollowedLog:
@@ -129,12 +113,16 @@ class FollowedLog:
         """Call back after each move of an end, and of what is damaged."""
         self._callbacks.append(callback)
 
-    def resume(self, seen: SeenPartition | None, epochs: FoundEpochs | None) -> None:
+    def resume(
+        self, seen: SeenPartition | None, found: FoundEnds, epochs: FoundEpochs | None
+    ) -> None:
         """Take in what leaders before saw, and what this log has of the epochs that they knew."""
         lost, differs = None, 0
         if seen is not None:
             self._starts = EpochStarts(seen.epoch_starts)
             self.ends.saw(seen.start, -1, -1)
+            if found.high_watermark < seen.start:
+                self._say_below_start(found)
             lost, differs = seen.lost, seen.end
             if lost is not None and lost[1] <= self.ends.log_start_offset:
                 lost = None
@@ -267,11 +255,12 @@ class FollowedLog:
             log_start_offset: Where the log starts, -1 is not known.
             base: Its first offset.
             end: One past its last one.
-            checks_begun: How often a comparison had begun when it was sent.
+            checks_begun: How often a comparison had begun, and ended, when it was sent; -1: one
+                was under way.
         """
         if self._closed or end <= self.ends.newest_end:
             return
-        if self.checks_begun == checks_begun and not self.is_checking:
+        if self.checks_begun == checks_begun:
             is_joined = base == self.ends.newest_end == self.ends.last_stable_offset  # none is open
             self.saw(log_start_offset, end, end if is_joined else -1)
             return
@@ -337,10 +326,7 @@ class FollowedLog:
                 self._refused_end = self.ends.newest_end
             self.compare()
             return False
-        if 0 <= epoch < self.kafka_epoch:
-            return False  # a leader of yesterday
-        self.kafka_epoch = max(self.kafka_epoch, epoch)
-        return True
+        return not 0 <= epoch < self.kafka_epoch  # else a leader of yesterday says it
 
     async def _check(self) -> None:
         """Ask until the leader has answered; then deliver again, or stop at what was lost."""
@@ -383,7 +369,8 @@ class FollowedLog:
 
     async def _compare(self) -> FoundEnds:
         produced_end = self._produced_end  # what is confirmed from now on, may lie there already
-        found, epochs = await find_epochs(self._brokers, self.where, self.kafka_epoch)
+        known = KnownEpochs(self.kafka_epoch, self._epoch_end, self._starts.known)
+        found, epochs = await find_epochs(self._brokers, self.where, known)
         self._is_told_losses = epochs is not None and self.kafka_epoch >= 0
         self.kafka_epoch = max(self.kafka_epoch, found.leader_epoch)
         named_end = max(self._epoch_end, self.ends.log_start_offset)
@@ -391,8 +378,8 @@ class FollowedLog:
             await self._take_losses(found, epochs)
         end = max(found.high_watermark, self.ends.log_start_offset)
         confirmed_end = max(self.ends.newest_end, produced_end)
-        if self._is_told_losses and end < confirmed_end:
-            self.ends.falls_to(end, found.last_stable_offset)
+        if self._is_told_losses and end < confirmed_end and named_end < confirmed_end:
+            self.ends.falls_to(max(end, self._epoch_end), found.last_stable_offset)
             _log.error(
                 "partition %s: Kafka's log ends at offset %d, and it may have lost the records "
                 "from offset %d to %d that it had confirmed to producers (unclean leader "
@@ -431,12 +418,7 @@ class FollowedLog:
             self._note()
             await self._memory.settle()
         elif known_end <= start:
-            _log.error(
-                "partition %s: Kafka's log ends at offset %d, and had started at %d: it lost what "
-                "lay there (unclean leader election, or a disk was lost); what is written below "
-                "offset %d is not delivered",
-                *(name_of(self.where), found.high_watermark, start, start),
-            )
+            self._say_below_start(found)
         else:
             _log.error(
                 "partition %s: Kafka lost the records from offset %d to %d that it had confirmed; "
@@ -461,7 +443,18 @@ class FollowedLog:
         damage = self.ends.damage
         _log.error("partition %s: %s", name_of(self.where), damage[1] if damage else "")
 
+    def _say_below_start(self, found: FoundEnds) -> None:
+        start = self.ends.log_start_offset
+        _log.error(
+            "partition %s: Kafka's log ends at offset %d, and had started at %d: it lost what lay "
+            "there (unclean leader election, or a disk was lost); what is written below offset %d "
+            "is not delivered",
+            *(name_of(self.where), found.high_watermark, start, start),
+        )
+
     def _note_trouble(self, words: str) -> None:
+        if self._closed:
+            return
         if self._trouble is None:
             self._trouble = (words, self._clock.now_ms())
             _log.warning(

@@ -27,13 +27,28 @@ class FoundEnds:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownEpochs:
+    """What is known of a partition before its leader is asked.
+
+    Attributes:
+        epoch: The newest epoch under which its ends were named; -1: none.
+        end_offset: One past what was named under it.
+        starts: Where epochs begin: epoch and first offset.
+    """
+
+    epoch: int = -1
+    end_offset: int = 0
+    starts: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class FoundEpochs:
     """What a leader tells of an epoch that was known before, and of those since.
 
     Attributes:
         epoch: The largest one at most the known one that its log has.
         end_offset: Where that one ends there.
-        starts: First offsets of newer ones, by epoch.
+        starts: First offsets of epochs whose first offset was not known, by epoch.
     """
 
     epoch: int
@@ -62,7 +77,7 @@ async def find_ends(brokers: Brokers, where: BrokerPartition, known_epoch: int =
 
 
 async def find_epochs(
-    brokers: Brokers, where: BrokerPartition, known_epoch: int
+    brokers: Brokers, where: BrokerPartition, known: KnownEpochs
 ) -> tuple[FoundEnds, FoundEpochs | None]:
     """Ask where a partition ends, and what its log has of the epochs that are known (KRL-8).
 
@@ -72,18 +87,18 @@ async def find_epochs(
     Args:
         brokers: The cluster.
         where: The partition.
-        known_epoch: The newest epoch under which its ends were known; -1: none.
+        known: What is known of it.
 
     Raises:
         BrokerUnreachableError: Also if another broker began to lead meanwhile.
         BrokerRefusedError: As the brokers say.
     """
-    found = await find_ends(brokers, where, known_epoch)
+    found = await find_ends(brokers, where, known.epoch)
     try:
-        epochs = await _epochs(brokers, where, known_epoch, found)
+        epochs = await _epochs(brokers, where, known, found)
     except UnsupportedRequestError:
         return found, None
-    if epochs is not None and epochs.starts:
+    if epochs is not None and (epochs.starts or 0 <= epochs.end_offset < known.end_offset):
         again = await brokers.list_offset(where, LATEST_TIMESTAMP)
         if again.leader_epoch != found.leader_epoch:
             raise BrokerUnreachableError("another broker began to lead it meanwhile")
@@ -91,17 +106,21 @@ async def find_epochs(
 
 
 async def _epochs(
-    brokers: Brokers, where: BrokerPartition, known_epoch: int, found: FoundEnds
+    brokers: Brokers, where: BrokerPartition, known: KnownEpochs, found: FoundEnds
 ) -> FoundEpochs | None:
     epoch = end_offset = -1
-    if known_epoch >= 0:
-        epoch, end_offset = await brokers.end_offset_of_epoch(where, known_epoch)
+    if known.epoch >= 0:
+        epoch, end_offset = await brokers.end_offset_of_epoch(where, known.epoch)
         if end_offset < 0:
             return None
+    common = {each for each, _ in known.starts if each <= epoch}
     starts: dict[int, int] = {}
     asked, before = found.leader_epoch, -1
-    while asked > max(epoch, 0) and len(starts) < EPOCHS_MAX:
-        below, first = await brokers.end_offset_of_epoch(where, asked - 1)
+    while asked > 0 and asked not in common and len(starts) < EPOCHS_MAX:
+        if asked - 1 == known.epoch:
+            below, first = epoch, end_offset
+        else:
+            below, first = await brokers.end_offset_of_epoch(where, asked - 1)
         if first < 0 or first == before:  # nothing older is known, or all of it is deleted
             break
         starts[asked] = before = first

@@ -145,16 +145,19 @@ class KafkaPartitionLog:
 
     async def refresh(self) -> None:
         """Ask Kafka where the log starts and ends; what counts was answered since."""
-        log = self._log
+        log, clock = self._log, self._access.clock
+        deadline_ms = clock.now_ms() + self._bounds.open_wait_ms
 
         async def ask() -> None:
             checks, begun = log.checks, log.checks_begun
             found = await find_ends(self._brokers, log.where, log.kafka_epoch)
             if log.refreshed(found, checks):
                 return
-            await log.until_checked(self._bounds.open_wait_ms)
+            await log.until_checked(deadline_ms - clock.now_ms())
             if log.is_checking or log.checks_begun == begun:
-                raise BrokerUnreachableError("its leader changed, and is asked again")
+                raise BrokerUnreachableError(
+                    log.unavailable or "its leader changed, and is asked again"
+                )
 
         try:
             await self._ask(ask)

@@ -47,7 +47,7 @@ class ProduceThrough:
         first = last = start = -1
         for number, frame in enumerate(frames):
             batch = bytes(view[frame.position : frame.position + frame.size_bytes])
-            checks_begun = self._log.checks_begun
+            checks_begun = -1 if self._log.is_checking else self._log.checks_begun
             try:
                 landed = await self._brokers.produce(
                     self._log.where, batch, timeout_ms=self._bounds.produce_timeout_ms

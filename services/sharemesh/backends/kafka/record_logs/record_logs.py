@@ -5,16 +5,23 @@ from functools import partial
 
 from sharemesh.backends.kafka.record_logs.asked_again import until_answered
 from sharemesh.backends.kafka.record_logs.cluster_words import CLUSTER_ERRORS, name_of
-from sharemesh.backends.kafka.record_logs.followed_log import FollowedLog, PartitionMemory
-from sharemesh.backends.kafka.record_logs.found_ends import FoundEnds, FoundEpochs, find_epochs
+from sharemesh.backends.kafka.record_logs.followed_log import FollowedLog
+from sharemesh.backends.kafka.record_logs.found_ends import (
+    FoundEnds,
+    FoundEpochs,
+    KnownEpochs,
+    find_epochs,
+)
 from sharemesh.backends.kafka.record_logs.log_access import LogAccess
 from sharemesh.backends.kafka.record_logs.log_watch import LogWatch
 from sharemesh.backends.kafka.record_logs.partition_log import KafkaPartitionLog
+from sharemesh.backends.kafka.record_logs.partition_memory import PartitionMemory
 from sharemesh.backends.kafka.record_logs.read_cache import ReadCache
 from sharemesh.backends.kafka.record_logs.settings import TopicLogBounds
 from sharemesh.backends.recent_pool import RecentPool
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
+from sharemesh.domain.seen_partition import SeenPartition
 from sharemesh.ports.brokers import BrokerPartition, Brokers
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.ownership import Ownership
@@ -57,13 +64,13 @@ class KafkaRecordLogs:
         where = BrokerPartition(partition.topic_id, name, partition.partition)
         seen = await self._seen.stored(partition)
         try:
-            found, epochs = await self._find(where, -1 if seen is None else seen.kafka_epoch)
+            found, epochs = await self._find(where, _known(seen))
         except BaseException:
             self._seen.forget(partition)
             raise
         memory = PartitionMemory(self._seen, partition)
         log = FollowedLog(where, self._access, ReadCache(self._pool), found, memory)
-        log.resume(seen, epochs)
+        log.resume(seen, found, epochs)
         self._watch.follow(log)
         return KafkaPartitionLog(
             partition, leader_epoch, log, self._access, self._ownership, self._watch
@@ -73,18 +80,24 @@ class KafkaRecordLogs:
         """Do nothing: a topic is deleted in Kafka, and nothing of it is kept here."""
 
     async def _find(
-        self, where: BrokerPartition, known_epoch: int
+        self, where: BrokerPartition, known: KnownEpochs
     ) -> tuple[FoundEnds, FoundEpochs | None]:
         wait_ms = self._bounds.open_wait_ms
         try:
             return await until_answered(
-                self._access, partial(find_epochs, self._brokers, where, known_epoch), wait_ms
+                self._access, partial(find_epochs, self._brokers, where, known), wait_ms
             )
         except CLUSTER_ERRORS as error:
             raise LogFailedError(
                 f"partition {name_of(where)} cannot be opened, its leader in Kafka gave no answer "
                 f"within {wait_ms} ms: {error}"
             ) from error
+
+
+def _known(seen: SeenPartition | None) -> KnownEpochs:
+    if seen is None:
+        return KnownEpochs()
+    return KnownEpochs(seen.kafka_epoch, seen.end, seen.epoch_starts)
 
 
 class KafkaProducerIds:

@@ -186,9 +186,22 @@ async def create_coordinator_topics(
         BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError: As the brokers say.
     """
     configs = coordinator_topic_configs(min_insync_replicas)
-    made: dict[str, CoordinatorTopic] = {}
     names = tuple(topic for topic, _ in topics.values())
-    first: BrokerPartition | None = None
+    partitions_of = dict(topics.values())
+
+    async def check(topic: str) -> None:
+        found = await _seen(brokers, clock, topic, partitions_of[topic], was_there=True)
+        _check_count(found, partitions_of[topic])
+        of_owner = BrokerPartition(found.topic_id, topic, 0) if topic == names[0] else None
+        for each in found.partitions:
+            place = BrokerPartition(found.topic_id, topic, each.partition)
+            if place != of_owner and await _end_of(brokers, clock, place) > 0:
+                raise _taken(place, None, names, servers)
+
+    for there in (await brokers.metadata(names)).topics:  # before one is made
+        if there.topic in partitions_of and not there.error and there.partitions:
+            await check(there.topic)
+    made: dict[str, CoordinatorTopic] = {}
     for name, (topic, partitions) in topics.items():
         new = NewBrokerTopic(topic, partitions, replication_factor, configs)
         was_there = False
@@ -198,16 +211,9 @@ async def create_coordinator_topics(
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
             was_there = True
+            await check(topic)
         found = await _seen(brokers, clock, topic, partitions, was_there=was_there)
-        of_owner = first or BrokerPartition(found.topic_id, topic, 0)
-        if was_there:
-            _check_count(found, partitions)
-            for each in found.partitions:
-                place = BrokerPartition(found.topic_id, found.topic, each.partition)
-                if place != of_owner and await _end_of(brokers, clock, place) > 0:
-                    raise _taken(place, None, names, servers)
         made[name] = CoordinatorTopic(topic, found.topic_id)
-        first = of_owner
     return made
 
 
@@ -289,8 +295,8 @@ def _taken(
 ) -> TopicsTakenError:
     whose = "another Sharemesh cluster"
     if owner is not None:
-        made = datetime.fromtimestamp(owner.made_ms / 1_000, UTC).isoformat(timespec="seconds")
-        whose += f" (cluster id {owner.cluster_id!r}, begun on host {owner.host!r} at {made})"
+        whose += f" (cluster id {owner.cluster_id!r}, begun on host {owner.host!r}"
+        whose += f" at {_time(owner.made_ms)})"
     delete = " && ".join(
         f"kafka-topics --bootstrap-server {servers} --delete --topic {name}" for name in names
     )
@@ -299,6 +305,13 @@ def _taken(
         "kafka_topic_prefix; if it was this cluster, and its etcd is lost, restore etcd from a "
         f"backup; only if nobody needs the states of those groups any more, delete them: {delete}"
     )
+
+
+def _time(wall_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(wall_ms / 1_000, UTC).isoformat(timespec="seconds")
+    except (OverflowError, OSError, ValueError):
+        return f"{wall_ms} ms since 1970"
 
 
 async def _end_of(brokers: Brokers, clock: Clock, place: BrokerPartition) -> int:

@@ -1,6 +1,7 @@
 """Whose the own topics are: the first record in partition 0 of the state topic says it (KTP-20)."""
 
 import json
+import struct
 from dataclasses import asdict, dataclass
 
 from sharemesh.codec.batch_frame import walk_frames
@@ -19,6 +20,7 @@ _READ_BYTES = 64 * 1024
 _READ_WAIT_MS = 500
 _OFFSET_OUT_OF_RANGE = 1
 _NO_END = 1 << 62
+_HEAD = struct.Struct(">qi")  # base offset, and how many bytes follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +73,25 @@ async def read_owner(brokers: Brokers, partition: BrokerPartition) -> TopicOwner
     walk = walk_frames(
         fetched.records, start=0, limit=_NO_END, base_offset=0, leader_epoch=None, check_crc=True
     )
-    if not walk.frames:  # the answer was cut, or damaged on its way
+    if walk.frames:
+        return _owner_in(fetched.records[: walk.frames[0].size_bytes])
+    if _is_cut(fetched.records):
         raise _not_readable(partition)
-    return _owner_in(fetched.records[: walk.frames[0].size_bytes])
+    return None
 
 
 def _not_readable(partition: BrokerPartition) -> BrokerUnreachableError:
     return BrokerUnreachableError(
         f"offset 0 of topic {partition.topic} partition {partition.partition} is not readable yet"
     )
+
+
+def _is_cut(fetched: bytes) -> bool:
+    """Return whether not all of the first batch came."""
+    if len(fetched) < _HEAD.size:
+        return True
+    length: int = _HEAD.unpack_from(fetched)[1]
+    return len(fetched) < _HEAD.size + length
 
 
 def _owner_in(batch: bytes) -> TopicOwner | None:
