@@ -273,6 +273,19 @@ async def test_what_is_produced_while_epochs_are_compared_is_no_end(monkeypatch)
         await log.close()
 
 
+async def test_a_read_waits_for_a_comparison_that_is_repeated():
+    """KRL-3, KRL-11: a batch was on its way when the first one began."""
+    async with kafka_world(OFTEN) as w:
+        log = await w.open()
+        await w.write(batch(3))
+        await until(lambda: log.high_watermark == 3)
+        log._log.compare()
+        log._log.was_produced(0, 0, 4, log._log.checks_begun - 1)
+        assert values_of(await log.read(0, max_bytes=1 << 20)) == [b"v"] * 3
+        assert log._log.checks == log._log.checks_begun == 2
+        await log.close()
+
+
 async def test_a_start_above_the_end_is_said_at_the_opening_too(caplog):
     """KRL-9, KRL-19."""
     async with kafka_world(OFTEN) as w:

@@ -105,9 +105,11 @@ class FollowedLog:
         return self._checking is not None
 
     async def until_checked(self, wait_ms: int) -> None:
-        """Return once the epoch is compared, at the latest after the wait."""
-        if self._checking is not None and wait_ms > 0:
+        """Return once the epoch is compared, repeated or not, at the latest after the wait."""
+        deadline_ms = self._clock.now_ms() + wait_ms
+        while self._checking is not None and wait_ms > 0:
             await first_done(self._checking, self._clock.sleep_ms(wait_ms))
+            wait_ms = deadline_ms - self._clock.now_ms()
 
     def on_advance(self, callback: Callable[[], None]) -> None:
         """Call back after each move of an end, and of what is damaged."""
