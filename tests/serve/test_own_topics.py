@@ -145,6 +145,13 @@ async def test_ktp_14_the_words_for_topics_of_others_say_both_ways_out(world):
     assert "set another kafka_topic_prefix; if it was this cluster, and its etcd" in words
 
 
+async def test_ktp_14_no_topic_is_made_beside_one_that_cannot_be_taken(world):
+    """Else the one that was made would refuse a start with other numbers of shards."""
+    world.kafka.create(NewBrokerTopic(GROUP, 5, 3, coordinator_topic_configs(2)))
+    assert "exists with 5 partitions" in await world.refused(ExitCode.STORAGE_TAKEN)
+    assert STATE not in world.kafka.controller.image.topics
+
+
 async def test_ktp_14_a_topic_that_is_missing_is_never_made_again(world):
     world.clock = ManualClock()
     await world.ready()

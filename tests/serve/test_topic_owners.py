@@ -2,9 +2,12 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
+from sharemesh.backends.kafka.shard_logs.coordinator_topics import coordinator_topic_configs
+from sharemesh.backends.kafka.shard_logs.owner_record import OWNER_KEY
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.cluster.bootstrap import ensure_cluster
@@ -12,12 +15,14 @@ from sharemesh.cluster.store.keys import Keys
 from sharemesh.cluster.store.storage_record import storage_owner, stored_storage
 from sharemesh.codec.batch_frame import walk_frames
 from sharemesh.codec.log_stamp import read_stamped_batch
+from sharemesh.codec.record_set import build_plain_batch
 from sharemesh.domain.stamped_log.judgement import Judgement, judge
 from sharemesh.ports.brokers import (
     BrokerPartition,
     BrokerRefusedError,
     BrokerUnreachableError,
     FetchedRecords,
+    NewBrokerTopic,
 )
 from sharemesh.ports.coordination import CoordinationError, Put
 from sharemesh.serve.exit_codes import ExitCode, StartError
@@ -233,6 +238,35 @@ async def test_ktp_20_what_is_not_readable_yet_is_asked_for_again(kafka):
     await store.start(Around(client, fetch=late))
     assert not answers
     assert await store.recorded() is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (OWNER_KEY, b"0123456789abcdef"),
+        (OWNER_KEY, b'{"owner_id":7}'),
+        (OWNER_KEY, b'{"owner_id":"a","cluster_id":"x","host":"h","made_ms":9e99}'),
+        (OWNER_KEY, b'{"owner_id":"a","cluster_id":"x","host":"h","made_ms":%d}' % (1 << 62)),
+        (b"k", b"v"),
+    ],
+)
+async def test_ktp_20_whatever_else_lies_there_is_anothers(kafka, key, value):
+    made = kafka.cluster.create(NewBrokerTopic(STATE, 8, 3, coordinator_topic_configs(2)))
+    batch = bytes(build_plain_batch([(key, value, 0)]))
+    await kafka.cluster.client().produce(BrokerPartition(made, STATE, 0), batch, timeout_ms=1_000)
+    assert "holds records of another Sharemesh cluster" in await kafka.store().refused()
+
+
+async def test_ktp_20_a_batch_that_is_damaged_where_it_lies_is_anothers(kafka):
+    await kafka.store().start()
+    client = kafka.cluster.client()
+
+    async def damaged(*words, **named):
+        answer = await client.fetch(*words, **named)
+        return replace(answer, records=answer.records[:-1] + b"?")
+
+    refused = await kafka.store().refused(Around(client, fetch=damaged))
+    assert "holds records of another Sharemesh cluster: set" in refused
 
 
 async def test_ktp_20_a_log_that_was_pruned_is_anothers(kafka):
