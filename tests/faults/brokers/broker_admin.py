@@ -28,6 +28,7 @@ with warnings.catch_warnings():
     from kafka import TopicPartition
     from kafka.admin import KafkaAdminClient
 
+SHOWN_LOOKS, SHOWN_AGAIN_S = 20, 0.1
 METADATA_S = 5
 HEALTHY_S = 90
 POLL_S = 0.2
@@ -116,12 +117,18 @@ class BrokerAdmin:
     async def move_leaders(self, topic: str) -> int:
         """Let another replica of each partition lead, by reassignment and election.
 
-        Return how many leaders are others now.
+        Return how many leaders are others as soon as the broker that is asked shows one: each hears
+        of elections a little later than the controller decides them.
         """
         before = await self.leaders(topic)
         await asyncio.to_thread(self._move, topic)
-        after = await self.leaders(topic)
-        return sum(after[number] != leader for number, leader in before.items())
+        for _ in range(SHOWN_LOOKS):
+            after = await self.leaders(topic)
+            moved = sum(after[number] != leader for number, leader in before.items())
+            if moved:
+                return moved
+            await asyncio.sleep(SHOWN_AGAIN_S)
+        return 0
 
     def _move(self, topic: str) -> None:
         found = self._client.list_topics(topic, METADATA_S).topics[topic].partitions
