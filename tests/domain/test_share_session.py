@@ -217,6 +217,19 @@ def test_sets_of_several_members_are_apart():
     assert sessions.group_size("g") == 1
 
 
+def test_what_is_heard_in_the_millisecond_of_a_grant_is_heard_since():
+    """HBK-10: it has given its credit back by then, and may have nothing more to say."""
+    session, _ = ShareSessions(1).open(M1, ALICE)
+    session.heard(100)
+    session.granted(100)
+    assert session.lapsed(100), "it spoke before the grant, and not since"
+    session.heard(200)
+    session.granted(200)
+    session.heard(200)
+    assert not session.lapsed(200)
+    assert session.lapsed(201)
+
+
 def test_a_member_is_stalled_whose_lock_ended_and_that_was_not_heard_since_it_got_it():
     session, _ = ShareSessions(1).open(M1, ALICE)
     session.heard(100)

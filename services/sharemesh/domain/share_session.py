@@ -62,11 +62,17 @@ class ShareSession:
     failed: frozenset[TopicPartition] = frozenset()
     is_stalled: bool = False
     heard_ms: int = 0
+    granted_ms: int = -1
     follows_hand_over: bool = False
+
+    def granted(self, now_ms: int) -> None:
+        """Note that records are sent to the member: what it says from now on, it says since."""
+        self.granted_ms = now_ms
 
     def heard(self, now_ms: int) -> bool:
         """Note that the member has spoken; return whether a spell ends with it (HBK-12)."""
-        self.heard_ms = now_ms
+        # Within the millisecond of a grant it has spoken after it.
+        self.heard_ms = max(now_ms, self.granted_ms + 1)
         was_stalled, self.is_stalled = self.is_stalled, False
         return was_stalled
 

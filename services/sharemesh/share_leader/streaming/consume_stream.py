@@ -397,6 +397,8 @@ class ConsumeStream:
         async with self._services.unpacking.answer(form, whose, 0, has_room) as opened:
             order = replace(self._order_now(), opened=opened)  # there may be more credit by now
             taken = await self._take(kept, wait, order)
+            if any(one.ranges for one in taken):
+                self._session.granted(self._services.environment.clock.now_ms())
             for one in taken:
                 if one.ranges or one.error:
                     await response.add_taken(one, opened)
