@@ -90,7 +90,7 @@ class ConsumeStream:
         sender = asyncio.create_task(self._send())
         feeder = asyncio.create_task(self._feed())
         reader = asyncio.create_task(self._read(first))
-        stopped = asyncio.create_task(self._stopped())
+        stopped = asyncio.create_task(self._ended.wait())
         tasks = (sender, feeder, reader, stopped)
         lapses = self._services.environment.lapses
         lapses.watch(self._session.key, self._lapsed)
@@ -206,9 +206,6 @@ class ConsumeStream:
     def _end(self, error: ErrorCode, message: str) -> None:
         self._error = (error, message)
         self._ended.set()
-
-    async def _stopped(self) -> None:
-        await self._ended.wait()
 
     def _wake(self) -> None:
         self._changed.set()
