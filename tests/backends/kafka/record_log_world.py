@@ -111,6 +111,18 @@ async def kafka_world(
         await cluster.close()
 
 
+async def one_behind(w: KafkaWorld):
+    """Open the log, write 3 records, and let one replica copy nothing more; return all three."""
+    log = await w.open()
+    await w.write(batch(3))
+    await until(lambda: log.high_watermark == 3)
+    leader = w.cluster.leader("orders")
+    behind = next(each for each in (1, 2, 3) if each != leader)
+    w.cluster.pause_replication(behind)
+    w.leave_in_sync(behind)
+    return log, leader, behind
+
+
 def batch(count: int = 3, *, time_ms: int = 1_000, value: bytes = b"v", **fields) -> bytes:
     made = build_batch(
         [(b"k", value, (("h", b"x"),)) for _ in range(count)], timestamp_ms=time_ms, **fields

@@ -12,6 +12,7 @@ from tests.backends.kafka.record_log_world import (
     QUICK,
     batch,
     kafka_world,
+    one_behind,
     refused,
     transactional,
     until,
@@ -19,18 +20,6 @@ from tests.backends.kafka.record_log_world import (
 )
 
 OFTEN = replace(QUICK, watch_wait_ms=50)
-
-
-async def one_behind(w):
-    """Open the log, write 3 records, and let one replica copy nothing more; return all three."""
-    log = await w.open()
-    await w.write(batch(3))
-    await until(lambda: log.high_watermark == 3)
-    leader = w.cluster.leader("orders")
-    behind = next(each for each in (1, 2, 3) if each != leader)
-    w.cluster.pause_replication(behind)
-    w.leave_in_sync(behind)
-    return log, leader, behind
 
 
 async def tail_of_one(w) -> tuple[int, list[int]]:
@@ -283,6 +272,31 @@ async def test_a_read_waits_for_a_comparison_that_is_repeated():
         log._log.was_produced(0, 0, 4, log._log.checks_begun - 1)
         assert values_of(await log.read(0, max_bytes=1 << 20)) == [b"v"] * 3
         assert log._log.checks == log._log.checks_begun == 2
+        await log.close()
+
+
+async def test_a_comparison_that_is_cancelled_is_not_repeated():
+    """KRL-3: its owner stops, and nothing may begin behind it."""
+    async with kafka_world(OFTEN) as w:
+        log = await w.open()
+        log._log.compare()
+        log._log.was_produced(0, 0, 4, log._log.checks_begun - 1)
+        await asyncio.sleep(0)  # it has begun
+        log._log._checking.cancel()
+        await until(lambda: not log._log.is_checking)
+        assert log._log.checks == log._log.checks_begun == 1
+        await log.close()
+
+
+async def test_nobody_waits_for_a_comparison_that_never_had_a_turn():
+    """KRL-11: a log that is closed in the turn in which one begins holds up no loop."""
+    async with kafka_world(OFTEN) as w:
+        log = await w.open()
+        log._log.compare()
+        log._log.close()
+        await asyncio.sleep(0)
+        async with asyncio.timeout(1):
+            await log._log.until_checked(60_000)
         await log.close()
 
 

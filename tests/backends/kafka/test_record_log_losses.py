@@ -13,6 +13,7 @@ from tests.backends.kafka.record_log_world import (
     all_read,
     batch,
     kafka_world,
+    one_behind,
     refused,
     until,
     values_of,
@@ -115,13 +116,7 @@ async def test_what_was_lost_is_given_up_by_deleting_past_all_that_was_confirmed
 async def test_what_was_written_through_us_and_lost_unseen_leaves_no_end_behind(monkeypatch):
     """KRL-3, KRL-13: else each poll asked behind Kafka's end, and groups waited in front of it."""
     async with kafka_world() as w:
-        log = await w.open()
-        await w.write(batch(3))
-        await until(lambda: log.high_watermark == 3)
-        leader = w.cluster.leader("orders")
-        behind = next(each for each in (1, 2, 3) if each != leader)
-        w.cluster.pause_replication(behind)
-        w.leave_in_sync(behind)
+        log, _, behind = await one_behind(w)
         with monkeypatch.context() as silent:
             silent.setattr(log._log, "heard", lambda answer: False)
             written = await log.append(batch(4, value=b"lost"))

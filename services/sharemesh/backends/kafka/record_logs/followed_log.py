@@ -107,7 +107,8 @@ class FollowedLog:
     async def until_checked(self, wait_ms: int) -> None:
         """Return once the epoch is compared, repeated or not, at the latest after the wait."""
         deadline_ms = self._clock.now_ms() + wait_ms
-        while self._checking is not None and wait_ms > 0:
+        # One that was cancelled before its first turn stays: it is over, and nothing says so.
+        while self._checking is not None and not self._checking.done() and wait_ms > 0:
             await first_done(self._checking, self._clock.sleep_ms(wait_ms))
             wait_ms = deadline_ms - self._clock.now_ms()
 
@@ -346,6 +347,9 @@ class FollowedLog:
                 else:
                     self._goes_on(found.high_watermark)
                     break
+        except asyncio.CancelledError:
+            self._is_due = False  # whoever ends it wants no other one
+            raise
         finally:
             self._checking = None
             self.checks += 1
