@@ -51,6 +51,7 @@ class ShareSession:
     nothing happened (spec SES-8: newly added, or it had an error last time). ``failed`` are those
     that had an error in the last response: the member knows. ``is_stalled``: it let a lock end
     without a request since it got it, and gets nothing until its next request (HBK-11).
+    ``heard_ms`` and ``granted_ms``: when it spoke last, and when records were last sent to it.
     ``principal`` opened it; for all others it does not exist (BND-26). ``follows_hand_over``: it
     goes on with its records at the next leader (HND-4).
     """

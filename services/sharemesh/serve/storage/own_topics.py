@@ -88,8 +88,8 @@ class OwnTopics:
         """Return the record of the storage; topics and record are made if there is none.
 
         Raises:
-            StartError: OTHER_CLUSTER, or one of STORAGE, in one sentence; STORAGE_TAKEN leaves
-                nothing that another start cannot undo.
+            StartError: OTHER_CLUSTER, or one of STORAGE, in one sentence. A first start that
+                ends with STORAGE_TAKEN has written no owner record that counts.
             CoordinationError: The coordination store does not answer.
         """
         needs = self._needs(cluster)
