@@ -17,7 +17,7 @@ from sharemesh.cluster.seen_logs import SeenPartitionsInStore
 from sharemesh.codec.record_set import build_batch, decode_records
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
-from sharemesh.ports.brokers import BrokerPartition, NewBrokerTopic
+from sharemesh.ports.brokers import BrokerPartition, NewBrokerTopic, WatchAnswer
 from sharemesh.ports.shard_log import FencedError
 from sharemesh.testing.memory_brokers.cluster import MemoryCluster
 from tests.clocks import LoopClock
@@ -121,6 +121,18 @@ async def one_behind(w: KafkaWorld):
     w.cluster.pause_replication(behind)
     w.leave_in_sync(behind)
     return log, leader, behind
+
+
+def hear_nothing_of_epoch(log, epoch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a log not hear what leaders under an epoch of Kafka tell the watch, however late."""
+    heard = log._log.heard
+
+    def heard_of_others(answer: WatchAnswer) -> bool:
+        if answer.fetched is not None and answer.fetched.leader_epoch == epoch:
+            return False
+        return heard(answer)
+
+    monkeypatch.setattr(log._log, "heard", heard_of_others)
 
 
 def batch(count: int = 3, *, time_ms: int = 1_000, value: bytes = b"v", **fields) -> bytes:

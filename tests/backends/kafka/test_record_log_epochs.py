@@ -11,6 +11,7 @@ from sharemesh.domain.seen_partition import SeenPartition, seen_together
 from tests.backends.kafka.record_log_world import (
     QUICK,
     batch,
+    hear_nothing_of_epoch,
     kafka_world,
     one_behind,
     refused,
@@ -121,12 +122,10 @@ async def test_what_produce_confirmed_before_a_comparison_and_answers_after_it_i
             return answer
 
         monkeypatch.setattr(w.client, "produce", late)
-        heard = log._log.heard
-        monkeypatch.setattr(log._log, "heard", lambda answer: False)
+        hear_nothing_of_epoch(log, 0, monkeypatch)
         writing = asyncio.create_task(log.append(batch(4, value=b"lost")))
         await until(lambda: w.cluster.high_watermark("orders") == 7)
         w.cluster.elect_unclean("orders", 0, behind)
-        monkeypatch.setattr(log._log, "heard", heard)
         await until(lambda: log._log.kafka_epoch == 1 and not log._log.is_checking)
         answered.set()
         assert (await writing).last_offset == 6
@@ -143,8 +142,8 @@ async def test_what_a_deposed_leader_answers_late_does_not_count(monkeypatch):
     """KRL-8: the ends that it names were confirmed under its epoch, and are gone."""
     async with kafka_world(OFTEN) as w:
         log, _, behind = await one_behind(w)
-        heard, real = log._log.heard, w.client.list_offset
-        monkeypatch.setattr(log._log, "heard", lambda answer: False)
+        real = w.client.list_offset
+        hear_nothing_of_epoch(log, 0, monkeypatch)
         await w.write(batch(4, value=b"lost"))
         answered, asked = asyncio.Event(), []
 
@@ -160,7 +159,6 @@ async def test_what_a_deposed_leader_answers_late_does_not_count(monkeypatch):
         asking = asyncio.create_task(log.refresh())
         await until(lambda: len(asked) >= 3)
         w.cluster.elect_unclean("orders", 0, behind)
-        monkeypatch.setattr(log._log, "heard", heard)
         await until(lambda: log._log.kafka_epoch == 1 and not log._log.is_checking)
         answered.set()
         await asking
@@ -196,11 +194,10 @@ async def test_a_fall_takes_the_last_stable_offset_back(monkeypatch):
     """KRL-3: else committed reads would ask for ever for what an open transaction holds back."""
     async with kafka_world(OFTEN) as w:
         log, _, behind = await one_behind(w)
-        with monkeypatch.context() as silent:
-            silent.setattr(log._log, "heard", lambda answer: False)
-            await log.append(batch(4, value=b"lost"))
-            w.cluster.elect_unclean("orders", 0, behind)
-            await w.write(transactional(77, count=2))
+        hear_nothing_of_epoch(log, 0, monkeypatch)
+        await log.append(batch(4, value=b"lost"))
+        w.cluster.elect_unclean("orders", 0, behind)
+        await w.write(transactional(77, count=2))
         await until(lambda: log.high_watermark == 5)
         assert log.last_stable_offset == 3
         await log.close()

@@ -12,6 +12,7 @@ from tests.backends.kafka.record_log_world import (
     QUICK,
     all_read,
     batch,
+    hear_nothing_of_epoch,
     kafka_world,
     one_behind,
     refused,
@@ -117,11 +118,10 @@ async def test_what_was_written_through_us_and_lost_unseen_leaves_no_end_behind(
     """KRL-3, KRL-13: else each poll asked behind Kafka's end, and groups waited in front of it."""
     async with kafka_world() as w:
         log, _, behind = await one_behind(w)
-        with monkeypatch.context() as silent:
-            silent.setattr(log._log, "heard", lambda answer: False)
-            written = await log.append(batch(4, value=b"lost"))
-            assert (written.base_offset, written.last_offset) == (3, 6)
-            w.cluster.elect_unclean("orders", 0, behind)
+        hear_nothing_of_epoch(log, 0, monkeypatch)
+        written = await log.append(batch(4, value=b"lost"))
+        assert (written.base_offset, written.last_offset) == (3, 6)
+        w.cluster.elect_unclean("orders", 0, behind)
         await w.write(batch(1, value=b"new"))
         asked = count_of(w.client, "list_offset", monkeypatch)
         await until(lambda: log.high_watermark == 4)
