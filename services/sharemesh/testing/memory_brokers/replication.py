@@ -74,7 +74,9 @@ class Replication:
         if replica.must_truncate:
             _truncate(replica, source.log)
             replica.must_truncate = False
-        if replica.log.end_offset < source.log.start_offset:
+        end, start = replica.log.end_offset, source.log.start_offset
+        # A tail of its own may end where the leader's log starts, in the middle of a batch.
+        if end < start or source.log.first_offset < end == start:
             replica.log.restart_at(source.log.first_offset)
         for batch in source.log.batches(replica.log.end_offset):
             replica.log.append(batch)
