@@ -354,6 +354,44 @@ def test_a_follower_that_is_far_behind_begins_where_the_leaders_log_does():
     simulated(test)
 
 
+def test_a_tail_that_ends_where_the_leaders_log_starts_inside_a_batch_is_given_up():
+    async def test(bed):
+        await bed.put(b"a")
+        old = bed.leader()
+        for broker_id in bed.cluster.brokers:
+            bed.cluster.pause_replication(broker_id)
+        bed.cluster.append("t", 0, batch_of(b"tail", b"tail"))
+        bed.cluster.kill(old)
+        for broker_id in bed.cluster.brokers:
+            bed.cluster.resume_replication(broker_id)
+        records = batch_of(b"b", b"c", b"d", b"e")
+        await bed.again(lambda: bed.client.produce(bed.place, records, timeout_ms=1_000))
+        bed.cluster.trim("t", 0, 3)
+        bed.cluster.start(old)
+        await asyncio.sleep(1)
+        assert _frames(bed, old) == _frames(bed) == [(1, 5, [1, 2, 3, 4])]
+
+    simulated(test)
+
+
+def test_nothing_is_appended_at_a_leader_that_does_not_know_it_or_does_not_run():
+    """Else two leaders write under one epoch."""
+
+    async def test(bed):
+        bed.cluster.news_ms = (500.0, 500.0)
+        bed.cluster.move_leader("t")
+        with pytest.raises(BrokerRefusedError, match="NOT_LEADER"):
+            bed.cluster.append("t", 0, batch_of(b"a"))
+        await asyncio.sleep(1)
+        assert bed.cluster.append("t", 0, batch_of(b"a")) == 0
+        bed.cluster.session_ms = (500.0, 500.0)
+        bed.cluster.kill(bed.leader())
+        with pytest.raises(BrokerRefusedError, match="NOT_LEADER"):
+            bed.cluster.append("t", 0, batch_of(b"b"))
+
+    simulated(test)
+
+
 def test_an_unclean_leader_loses_what_was_confirmed_and_the_others_follow_it():
     async def test(bed):
         await bed.put(b"a")

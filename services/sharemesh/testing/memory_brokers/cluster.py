@@ -245,8 +245,15 @@ class MemoryCluster:
                 replica.log.clean(replica.last_stable_offset, removed, keeps_last=keeps_last)
 
     def append(self, topic: str, partition: int, batch: bytes) -> int:
-        """Append at the leader as acks=1 would, transactional batches too; return the offset."""
+        """Append at the leader as acks=1 would, transactional batches too; return the offset.
+
+        Raises:
+            BrokerRefusedError: NOT_LEADER_OR_FOLLOWER; the leader does not run, or has not heard
+                yet that it leads.
+        """
         broker, replica = self._leading(topic, partition)
+        if not broker.runs or not replica.is_leader:
+            raise refusal(BrokerCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker.broker_id}")
         base_offset, _ = append(broker, replica, batch)
         self.replication.appended(broker, replica)
         return base_offset
