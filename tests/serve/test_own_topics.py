@@ -347,6 +347,39 @@ async def test_ktp_16_own_topics_that_cannot_be_created_are_said(world, error, w
     assert words in await world.refused(ExitCode.STORAGE_MISCONFIGURED, client)
 
 
+class NotNaming:
+    """Brokers that create topics, and hear nothing of them."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._brokers, name)
+
+    async def metadata(self, *names: object, **ids: object) -> ClusterMetadata:
+        found = await self._brokers.metadata(*names, **ids)
+        unknown = (replace(each, error=UNKNOWN_TOPIC, partitions=()) for each in found.topics)
+        return replace(found, topics=tuple(unknown))
+
+
+async def test_ktp_16_a_topic_that_was_made_and_is_not_named_is_said_and_the_start_repeated(world):
+    world.clock = ManualClock()
+    words = []
+
+    async def start():
+        client = NotNaming(world.kafka.client())
+        words.append(await world.refused(ExitCode.STORAGE_UNREACHABLE, client))
+
+    task = asyncio.create_task(start())
+    while not task.done():
+        await world.clock.advance(1_000)
+    await task
+    assert f"topic {STATE} was created, and no broker has named it with 8 partitions" in words[0]
+    assert "see to the cluster's controller" in words[0]
+    world.clock = MeshClock()
+    assert (await world.ready()).kafka_cluster_id == "memory"
+
+
 async def test_ktp_16_a_refusal_that_passes_is_repeated_and_then_started_again(world):
     world.clock = ManualClock()
     throttled = Refusing(BrokerRefusedError(89, "THROTTLING_QUOTA_EXCEEDED", "a pause"))
