@@ -101,7 +101,8 @@ PARTS = (
         fast=False,
     ),
     pytest_part("integration", "integration and not scenario", workers=3, budget_s=420),
-    pytest_part("spark", "spark", workers=1, budget_s=180),
+    # The one that integration runs too goes there, beside others.
+    pytest_part("spark", "spark and not integration", workers=1, budget_s=180),
     # The first test of a new machine fetches a broker's jars.
     pytest_part("kafka", "kafka and not jury", "--timeout=300", workers=1, budget_s=240),
 )
