@@ -10,14 +10,19 @@ from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
+from sharemesh.domain.share_partition.effects import Effect, WriteState
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
     AcknowledgementBatch,
     Acquire,
     AcquireMode,
+    Event,
+    Fence,
+    HandOver,
     Initialize,
     LogBatch,
     StateRead,
+    StateWritten,
     Tick,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
@@ -197,15 +202,27 @@ class Watched:
         mode = AcquireMode.BATCH_OPTIMIZED
         self.step(Acquire(1, self.MEMBER, mode, 1, 1, 0, (batch,)), 0)
 
-    def step(self, event, now_ms: int) -> None:
+    def step(self, event: Event, now_ms: int) -> tuple[Effect, ...]:
         effects = self.machine.step(event, now_ms=now_ms)
         self.leader.context().run(self.checker.seen, self.machine, event, effects)
+        return effects
+
+    def hands_over(self, *, answered: bool) -> None:
+        """Let the lock live on at a next leader; of the last write this one hears, or it ends."""
+        old = self.machine
+        [write] = self.step(HandOver(lambda _: "User:anybody"), 10)
+        assert isinstance(write, WriteState)
+        self.step(StateWritten(write.write_id, ErrorCode.NONE) if answered else Fence(), 20)
+        self.machine = SharePartition(KEY, 2, GroupConfig())
+        self.step(Initialize(), 30)
+        self.step(StateRead(ErrorCode.NONE, 1, 0, handed_over=write.hand_over), 30)
+        self.leader.context().run(self.checker.handed_over, old, self.machine, 0)
 
     def hands_out(self) -> None:
         self.client.context().run(self.journal.handed_out, Handed(self.MEMBER, "/0", 1, 0, 1))
 
     def let_the_lock_end(self) -> list[str]:
-        self.step(Tick(), 30_000)
+        self.step(Tick(), 31_000)
         return self.world.event_log.violations
 
 
@@ -225,6 +242,16 @@ def test_a_delivery_may_count_unseen_if_its_member_could_not_speak(world):
     world.network.block("client", "leader")
     world.network.heal()
     assert watched.let_the_lock_end() == []
+
+
+@pytest.mark.parametrize(("answered", "complaints"), [(False, 0), (True, 1)])
+def test_a_delivery_may_count_unseen_if_its_leader_ended_before_it_could_say_where_it_lives_on(
+    world, answered, complaints
+):
+    """HND-5: then nobody is told, and locks end with their time."""
+    watched = Watched(world)
+    watched.hands_over(answered=answered)
+    assert len(watched.let_the_lock_end()) == complaints
 
 
 def test_a_client_of_another_make_may_keep_what_it_gets(world):

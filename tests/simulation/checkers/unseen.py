@@ -19,8 +19,10 @@ from sharemesh.domain.share_partition.events import (
     Acknowledge,
     Acquire,
     Event,
+    Fence,
     HandOver,
     ReleaseMember,
+    StateWritten,
     Tick,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
@@ -59,7 +61,7 @@ class Held:
     is_in_hand: bool = False  # a handler was at work on it, from an earlier grant
     epoch: int = 0  # of the leader that granted it, if it was handed over since
     leaders_before: tuple[Process, ...] = ()  # who had it, and handed it over
-    handed_over: tuple[TopicPartition, int] | None = None  # by which leader epoch, the last time
+    hand_overs: tuple[tuple[SharePartitionKey, int], ...] = ()  # by which leader epochs
     taken_s: float = 0.0  # when the last leader had it
 
 
@@ -80,6 +82,8 @@ class UnseenChecker:
         self._told: dict[tuple[Process, TopicPartition, int], float] = {}  # when (HND-9)
         self._cuts: dict[tuple[Process, TopicPartition, int], dict[str, float]] = {}  # until told
         self._sent_s: dict[tuple[TopicPartition, int], float] = {}  # last words of leaders (HND-4)
+        self._unanswered: set[tuple[SharePartitionKey, int]] = set()  # of those that still lead
+        self._answered: set[tuple[SharePartitionKey, int]] = set()  # while they led
         self._told_late: set[tuple[Process, TopicPartition, int]] = set()
         self._refuses: set[tuple[TopicPartition, int]] = set()  # leaders that waited long enough
         self._said_late: set[tuple[str, TopicPartition, int]] = set()  # by such leaders (HND-5)
@@ -155,6 +159,12 @@ class UnseenChecker:
                     self._acknowledged(machine, event)
             case HandOver():
                 self._sent_s[machine.key.topic_partition, machine.leader_epoch] = self._world.now_s
+                self._unanswered.add((machine.key, machine.leader_epoch))
+            case StateWritten(error=ErrorCode.NONE):
+                here = (machine.key, machine.leader_epoch)
+                self._answered |= self._unanswered.intersection([here])
+            case Fence():
+                self._unanswered.discard((machine.key, machine.leader_epoch))
             case ReleaseMember():
                 for offset, held, _ in self._written(machine, effects):
                     self._end(machine, offset, held, "its session ended", is_excused=True)
@@ -168,7 +178,7 @@ class UnseenChecker:
         if held is not None:
             held.epoch = held.epoch or before.leader_epoch
             held.leaders_before += (held.leader,)
-            held.handed_over = (before.key.topic_partition, before.leader_epoch)
+            held.hand_overs += ((before.key, before.leader_epoch),)
             held.leader = PROCESS.get()
             held.locked_s = held.taken_s = self._world.now_s
             self._held[machine][offset] = held
@@ -313,9 +323,12 @@ class UnseenChecker:
         client = self._journal.members[held.member].process
         stood_still = client.frozen or client.thawed_s >= held.granted_s
         leaders = (held.leader, *held.leaders_before)
-        if held.handed_over is not None:
-            told = (client, *held.handed_over)
-            if told in self._told_late or (held.member, *held.handed_over) in self._said_late:
+        if held.hand_overs:
+            if not self._answered.issuperset(held.hand_overs):
+                return True  # a leader ended before it knew that they live on, and said nothing
+            key, epoch = held.hand_overs[-1]
+            told = (client, key.topic_partition, epoch)
+            if told in self._told_late or (held.member, *told[1:]) in self._said_late:
                 return True  # what it said before was refused, unapplied
             told_s = self._told.get(told)
             if told_s is not None:
