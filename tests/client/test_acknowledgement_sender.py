@@ -1,6 +1,7 @@
 """Whether an acknowledgement is still about the lock that its record has now."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -107,6 +108,35 @@ async def test_what_was_sent_again_is_reported_once_though_its_record_comes_in_t
     assert [sorted(each.acknowledgements.types) for each in outcomes] == [[3, 4, 5]]
     assert sender.unanswered == 0
     await sender.close()
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_hand_back_that_is_refused_for_a_part_of_it_gives_back_the_others_hbk_20(is_open):
+    class Leader(Route):
+        """It has decided on two of the records already."""
+
+        given_back = ()
+
+        def is_open_for(self, source, leader_epoch):
+            return is_open
+
+        def acknowledge(self, acknowledgements, *, may_wait=False):
+            super().acknowledge(acknowledgements)
+            for each in acknowledgements:
+                refused = optional_error(121, "not acquired") if {3, 4} & set(each.types) else None
+                self.given_back += () if refused else tuple(each.uncounted.items())
+                sender.finished([AcknowledgementResult(each, refused, 30_000)])
+
+    outcomes, route = [], Leader()
+    sender = AcknowledgementSender(ManualClock(), list, outcomes.extend)
+    counts = {offset: offset for offset in range(3, 12)}
+    asked = replace(said(route, 5, *counts), unreported=True, uncounted=counts)
+    sender.send([asked])
+    given_back = tuple((offset, offset) for offset in range(5, 12))
+    assert sorted(route.given_back) == list(given_back if is_open else ())
+    assert len(route.carried) == (7 if is_open else 1)
+    assert sender.failed == (2 if is_open else 9)
+    assert (sender.unanswered, outcomes) == (0, [])
 
 
 def test_a_hand_back_of_which_a_part_came_anew_names_the_rest_alone_hbk_7():

@@ -1,6 +1,7 @@
 """Deliveries are counted and cut by records; all parts read one payload."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,28 @@ def test_the_last_ones_are_taken_from_the_end():
     taken = buffer.take_last(6)
     assert [values(each) for each in taken] == [expected((0, 1, 1), (3, 4, 1)), expected((3, 4, 1))]
     assert [values(each) for each in buffer.take(9)] == [expected((0, 2, 1))]
+
+
+def test_what_comes_anew_is_dropped():
+    """HBK-22."""
+    buffer = RecordBuffer()
+    other = replace(delivery(payload(9), (0, 8, 1)), source=TopicIdPartition("t", 1, b"i" * 16))
+    for each in (other, delivery(payload(9), (0, 8, 1)), delivery(payload(12), (9, 11, 1))):
+        buffer.append(each)
+    assert buffer.drop(other.source, []) == 0
+    came = delivery(payload(12), (1, 2, 2), (4, 4, 2), (7, 10, 2))
+    assert buffer.drop(came.source, came.runs) == 7
+    assert buffer.records == 9 + 5
+    _, first, second = buffer.take(100)
+    assert values(first) == expected((0, 0, 1), (3, 3, 1), (5, 6, 1))
+    assert values(second) == expected((11, 11, 1))
+    buffer.append(delivery(payload(9), (3, 5, 2)))
+    for came_anew in ((3, 5, 1), (0, 3, 1)):
+        buffer.put_back(delivery(payload(9), came_anew))
+    assert [values(each) for each in buffer.take(9)] == [expected((0, 2, 1)), expected((3, 5, 2))]
+    buffer.append(delivery(payload(3), (0, 2, 1)))
+    assert buffer.drop(came.source, [range(9)]) == 3
+    assert (len(buffer), buffer.records) == (0, 0)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,10 +1,11 @@
-"""What an earlier leader sent is dropped as soon as a later one has sent: its locks are gone."""
+"""What waits is dropped as soon as a later leader has sent, or it comes anew: its lock is gone."""
 
 import pytest
 
-from sharemesh.client.consumer.deliveries import Delivery, Payload
+from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements, Payload
 from sharemesh.client.consumer.unseen_records import UnseenRecords
 from sharemesh.client.records import AcquiredRange, TopicIdPartition
+from sharemesh.domain.delivery_state import AcknowledgeType
 from tests.clocks import ManualClock
 
 ORDERS, NOTES = (TopicIdPartition(name, 0, name[:1].encode() * 16) for name in ("orders", "notes"))
@@ -68,6 +69,32 @@ async def test_only_what_the_latest_leader_sent_is_handed_out(arriving):
     assert records.taken() == [("orders", 5, 48)]
     assert records.given_back == [], "there is nobody to give it back to"
     assert records.unseen.expired > 0
+
+
+async def test_a_record_that_comes_anew_waits_once_and_is_given_back_as_it_came_last():
+    """HBK-22: its lock ended while this member was frozen."""
+    records = Records()
+    records.arrive((ORDERS, 4, 16, 33), (NOTES, 4, 16, 33), (ORDERS, 4, 34, 35))
+    [taken] = records.unseen.take(9)
+    assert taken.acquired[0].last_offset == 24
+    records.arrive((ORDERS, 4, 16, 33))
+    assert records.unseen.expired == 9
+    assert records.taken() == [("notes", 4, 16), ("orders", 4, 34), ("orders", 4, 16)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [(AcknowledgeType.ACCEPT, [2, 3]), (AcknowledgeType.REJECT, [2, 3]), ("RELEASE", [1, 2, 3])],
+)
+async def test_a_record_that_came_anew_and_is_finished_waits_no_longer(kind, left):
+    """HBK-22: what was said of the delivery before was taken for this one."""
+    records = Records()
+    records.arrive((ORDERS, 4, 1, 3))
+    [taken] = records.unseen.take(3)
+    records.arrive((ORDERS, 4, 1, 3))
+    kind = AcknowledgeType.RELEASE if kind == "RELEASE" else kind
+    records.unseen.confirmed(PartitionAcknowledgements(*taken.acquired_in, {1: kind}))
+    assert [offset for each in records.unseen.take(9) for offset in each.offsets()] == left
 
 
 async def test_partitions_have_epochs_of_their_own():

@@ -42,7 +42,8 @@ handed over to knows them, and may not lead yet (HND-11).
 class AcknowledgementSender:
     """Sends acknowledgements; results go to ``on_outcomes``, each exactly once.
 
-    ``buffered`` returns the deliveries that no poll has returned yet.
+    ``buffered`` returns the deliveries that no poll has returned yet; ``confirmed`` is told what a
+    leader has confirmed, before anybody else.
 
     Attributes:
         unanswered: Offsets whose result is not known.
@@ -56,10 +57,12 @@ class AcknowledgementSender:
         clock: Clock,
         buffered: Callable[[], Iterable[Delivery]],
         on_outcomes: Callable[[Sequence[AcknowledgementResult]], None],
+        confirmed: Callable[[PartitionAcknowledgements], None] = lambda _: None,
     ) -> None:
         self._clock = clock
         self._buffered = buffered
         self._on_outcomes = on_outcomes
+        self._confirmed = confirmed
         self._retries: dict[asyncio.Task[None], _Refused] = {}
         self.unanswered = 0
         self.sent = 0
@@ -78,6 +81,7 @@ class AcknowledgementSender:
         final: list[AcknowledgementResult] = []
         for outcome in outcomes:
             if outcome.error is None:
+                self._confirmed(outcome.acknowledgements)
                 if outcome.acknowledgements.confirmed is not None:
                     outcome.acknowledgements.confirmed()
                 final.append(outcome)
@@ -86,12 +90,26 @@ class AcknowledgementSender:
                 task = asyncio.ensure_future(self._send_again(refused))
                 self._retries[task] = refused
                 task.add_done_callback(lambda task: self._retries.pop(task, None))
+            elif halves := _halves_of_hand_back(outcome):
+                self._send(halves)
             else:
-                self.failed += len(outcome.acknowledgements.types)
-                if isinstance(outcome.error, InvalidRecordStateError):
-                    reported = not outcome.acknowledgements.unreported
-                    self.lost_locks += reported * len(outcome.acknowledgements.types)
+                self._count_failed(outcome)
                 final.append(outcome)
+        self._report(final)
+
+    def _fail(self, lost: Sequence[AcknowledgementResult]) -> None:
+        """Report what no leader is asked any more."""
+        for outcome in lost:
+            self._count_failed(outcome)
+        self._report(lost)
+
+    def _count_failed(self, outcome: AcknowledgementResult) -> None:
+        asked = outcome.acknowledgements
+        self.failed += len(asked.types)
+        if isinstance(outcome.error, InvalidRecordStateError) and not asked.unreported:
+            self.lost_locks += len(asked.types)
+
+    def _report(self, final: Sequence[AcknowledgementResult]) -> None:
         self.unanswered -= sum(len(each.acknowledgements.types) for each in final)
         self._on_outcomes([each for each in final if not each.acknowledgements.unreported])
 
@@ -101,7 +119,7 @@ class AcknowledgementSender:
         for refused in self._retries.values():
             refused.asked = _without(refused.asked, (delivery,), lost)
         if lost:
-            self.finished(lost)
+            self._fail(lost)
 
     async def close(self) -> None:
         """Cancel all retries."""
@@ -117,7 +135,7 @@ class AcknowledgementSender:
             if kept.types:
                 by_route.setdefault(each.route, []).append(kept)
         if lost:
-            self.finished(lost)
+            self._fail(lost)
         for route, group in by_route.items():
             assert isinstance(route, LeaderSession)
             self.sent += sum(len(each.types) for each in group)
@@ -140,6 +158,31 @@ class AcknowledgementSender:
         await self._clock.sleep_ms(ACKNOWLEDGE_RETRY_MS)
         asked, refused.asked = refused.asked, replace(refused.asked, types={})
         self._send([asked])  # from now on its result comes from the leader, and from there alone
+
+
+def _halves_of_hand_back(outcome: AcknowledgementResult) -> list[PartitionAcknowledgements]:
+    """Return what to send of records that were given back and refused for one of them (HBK-20).
+
+    An acknowledgement of an earlier delivery may have been taken for that one.
+    """
+    asked = outcome.acknowledgements
+    if (
+        asked.uncounted is None
+        or len(asked.types) < 2
+        or not isinstance(outcome.error, InvalidRecordStateError)
+        or not asked.route.is_open_for(asked.source, asked.leader_epoch)
+    ):
+        return []
+    offsets, middle = sorted(asked.types), len(asked.types) // 2
+    counts = asked.uncounted
+    return [
+        replace(
+            asked,
+            types={offset: asked.types[offset] for offset in half},
+            uncounted={offset: counts[offset] for offset in half},
+        )
+        for half in (offsets[:middle], offsets[middle:])
+    ]
 
 
 @dataclass(slots=True)

@@ -128,6 +128,11 @@ class Delivery:
         """AcquiredRange offsets, gaps included."""
         return sum(run.last_offset - run.first_offset + 1 for run in self.acquired)
 
+    @property
+    def runs(self) -> Sequence[range]:
+        """The acquired offsets, gaps included."""
+        return [range(run.first_offset, run.last_offset + 1) for run in self.acquired]
+
     def offsets(self) -> Iterator[int]:
         """Yield each acquired offset, gaps included."""
         for run in self.acquired:
@@ -159,12 +164,27 @@ class Delivery:
         rest = replace(self, acquired=tuple(tail), waited_ms=None)
         return replace(self, acquired=tuple(head)), rest
 
+    def without(self, runs: Sequence[range]) -> "Delivery | None":
+        """Return what is not in these ranges of offsets; None: that is nothing."""
+        left = list(self.acquired)
+        for taken in runs:
+            left = [part for run in left for part in _outside(run, taken)]
+        return replace(self, acquired=tuple(left)) if left else None
+
     def overlaps(self, first_offset: int, last_offset: int) -> bool:
         """Whether an offset of ``first_offset..last_offset``, both included, is acquired here."""
         return any(
             run.first_offset <= last_offset and first_offset <= run.last_offset
             for run in self.acquired
         )
+
+
+def _outside(run: AcquiredRange, taken: range) -> Iterator[AcquiredRange]:
+    """Yield what lies of a range before and behind another one."""
+    if run.first_offset < taken.start:
+        yield replace(run, last_offset=min(run.last_offset, taken.start - 1))
+    if taken.stop <= run.last_offset:
+        yield replace(run, first_offset=max(run.first_offset, taken.stop))
 
 
 class UniformTypes(Mapping[int, AcknowledgeType]):

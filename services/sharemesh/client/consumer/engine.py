@@ -93,7 +93,10 @@ class ConsumerEngine:
             self._fail,
         )
         self.acknowledgements = AcknowledgementSender(
-            environment.clock, lambda: self._buffer, self._finished
+            environment.clock,
+            lambda: self._buffer,
+            self._finished,
+            self._confirmed,
         )
         self.throttled = ThrottleTimes(environment.clock)
         self._sessions = ShareSessionPool(
@@ -345,6 +348,9 @@ class ConsumerEngine:
         self._sessions.worked(delivery.route.node_id, delivery.source)
         self.unseen.arrived(delivery)
         self._something.set()
+
+    def _confirmed(self, asked: PartitionAcknowledgements) -> None:
+        self.unseen.confirmed(asked)
 
     def _finished(self, outcomes: Sequence[AcknowledgementResult]) -> None:
         self._on_outcomes(outcomes)

@@ -5,8 +5,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from sharemesh.client.consumer.deliveries import Delivery
+from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements, runs_of
 from sharemesh.client.records import TopicIdPartition
+from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.clock import Clock
 from sharemesh.tasks import cancel_and_wait
@@ -35,9 +36,14 @@ class RecordBuffer:
         self.records += delivery.record_count
 
     def put_back(self, delivery: Delivery) -> None:
-        """Put a delivery at the beginning: it was taken too early."""
-        self._held.appendleft(delivery)
-        self.records += delivery.record_count
+        """Put a delivery at the beginning: it was taken too early; less what came anew since."""
+        left: Delivery | None = delivery
+        for later in self._held:
+            if left is not None and later.source == left.source:
+                left = left.without(later.runs)
+        if left is not None:
+            self._held.appendleft(left)
+            self.records += left.record_count
 
     def take(self, wanted: int) -> list[Delivery]:
         """Remove and return the first ``wanted`` records, or all."""
@@ -68,6 +74,16 @@ class RecordBuffer:
             surplus -= count
             self.records -= count
         return found
+
+    def drop(self, source: TopicIdPartition, runs: Sequence[range]) -> int:
+        """Drop these offsets of a partition; return how many records were there."""
+        before, held = self.records, self._held
+        self._held, self.records = deque(), 0
+        for each in held:
+            left = each.without(runs) if each.source == source else each
+            if left is not None:
+                self.append(left)
+        return before - self.records
 
     def remove(self, condition: Callable[[Delivery], bool]) -> list[Delivery]:
         """Remove and return the deliveries for which ``condition`` is true."""
@@ -149,6 +165,8 @@ MARGIN_PART = 8
 SURPLUS_FACTOR = 2
 """Records beyond this multiple of what the application can begin soon are given back."""
 
+_FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
+
 _log = logging.getLogger(__name__)
 
 
@@ -193,6 +211,8 @@ class UnseenRecords:
         self._returned = 0  # since the last fetch
         self._warned = False
         self._epochs: dict[TopicIdPartition, int] = {}  # of what came last
+        self._ends: dict[TopicIdPartition, int] = {}  # one past the highest offset that came
+        self._came_again: set[TopicIdPartition] = set()  # records of these, some time
         self.buffer = RecordBuffer()
         self.handed_back = 0
         self.expired = 0
@@ -244,6 +264,7 @@ class UnseenRecords:
         if not self._is_of_latest(delivery):
             self.expired += delivery.record_count
             return
+        self._drop_what_comes_anew(delivery)
         self.buffer.append(delivery)
         self._lock_ms = delivery.lock_timeout_ms
         since_ms = self._pace.busy_since_ms
@@ -271,6 +292,25 @@ class UnseenRecords:
             all(_lives_on(delivery, held) for held in self.buffer if held.source == source)
             and delivery.route.may_live_on(source, epoch)
         )
+
+    def _drop_what_comes_anew(self, delivery: Delivery) -> None:
+        """Let no record wait twice: the lock of the one that waits has ended (HBK-22).
+
+        Else one poll would return both, and the later one would not be given back for the earlier.
+        """
+        source, runs = delivery.source, delivery.runs
+        end = self._ends.get(source, 0)
+        if min(run.start for run in runs) < end:
+            self._came_again.add(source)
+            self.expired += self.buffer.drop(source, runs)
+        self._ends[source] = max(end, *(run.stop for run in runs))
+
+    def confirmed(self, asked: PartitionAcknowledgements) -> None:
+        """Drop what is finished: a word on an earlier delivery may end the one that waits."""
+        if asked.source in self._came_again and self.buffer.records:
+            final = [offset for offset, kind in asked.types.items() if kind in _FINAL]
+            if final:
+                self.expired += self.buffer.drop(asked.source, runs_of(sorted(final)))
 
     def refused(self, source: TopicIdPartition) -> None:
         """Drop what a leader that has gone did not hand over, if a later one has sent."""
