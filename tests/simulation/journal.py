@@ -64,6 +64,10 @@ class SimJournal:
         self.trimmed_to[partition] = max(offset, self.trimmed_to.get(partition, 0))
         self._trims[partition].append((self._world.now_s * 1_000, offset))
 
+    def log_begins(self, partition: str, log_start: int) -> None:
+        """Say that a log was seen to begin there, whoever deleted what lay below."""
+        self._trims[partition].append((self._world.now_s * 1_000, log_start))
+
     def was_trimmed(self, partition: str, offset: int, time_ms: float) -> bool:
         """Return whether an offset may have been below the log start at a time."""
         trims = self._trims.get(partition, ())

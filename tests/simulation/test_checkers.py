@@ -140,6 +140,8 @@ def test_a_confirmed_record_goes_only_when_it_may(world):
     checker.begins(KEY.topic_id, 1, 4)
     checker.begins(TopicId(rb"\8" * 16), 0, 4)
     assert world.event_log.violations == []
+    assert [offset for offset in range(4) if journal.was_trimmed("flights/0", offset, 0)] == [0, 1]
+    assert not journal.was_trimmed("flights/0", 0, -1), "nobody knew it then"
     checker.begins(KEY.topic_id, 0, 3)
     [text] = world.event_log.violations
     assert text == "flights/0@2 was confirmed, and the log begins at 3: nobody had it deleted"

@@ -38,9 +38,9 @@ async def judge_endings(world: World, workload: MixedWorkload) -> None:
 def _decided(workload: MixedWorkload) -> dict[tuple[str, str, int], str]:
     """Return how records ended: those of which all confirmed decisions say the same.
 
-    Who was not the last to get a record, or held it longer than its lock, or had it trimmed, may
-    have come late: below the start offset any word is answered with success, whatever became of
-    the record (ACK-4).
+    Who was not the last to get a record, or held it longer than its lock, or after it was trimmed
+    or retention deleted it, may have come late: below the start offset any word is answered with
+    success, whatever became of the record (ACK-4).
     """
     group_of = {consumer.name: group for consumer, group in workload.consumers}
     last = _last_holders(workload, group_of)

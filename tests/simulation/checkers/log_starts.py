@@ -32,6 +32,7 @@ class LogStartChecker:
         if name is None or start_offset <= before:
             return
         self._known[partition] = start_offset
+        self._journal.log_begins(partition, start_offset)
         for offset in range(before, start_offset):
             value = self._journal.produced_values.get((partition, offset))
             if value is not None and not self._may_be_deleted(partition, offset, value):
