@@ -161,8 +161,8 @@ class UnseenChecker:
                 self._sent_s[machine.key.topic_partition, machine.leader_epoch] = self._world.now_s
                 self._unanswered.add((machine.key, machine.leader_epoch))
             case StateWritten(error=ErrorCode.NONE):
-                here = (machine.key, machine.leader_epoch)
-                self._answered |= self._unanswered.intersection([here])
+                if (machine.key, machine.leader_epoch) in self._unanswered:
+                    self._answered.add((machine.key, machine.leader_epoch))
             case Fence():
                 self._unanswered.discard((machine.key, machine.leader_epoch))
             case ReleaseMember():
@@ -327,8 +327,9 @@ class UnseenChecker:
             if not self._answered.issuperset(held.hand_overs):
                 return True  # a leader ended before it knew that they live on, and said nothing
             key, epoch = held.hand_overs[-1]
-            told = (client, key.topic_partition, epoch)
-            if told in self._told_late or (held.member, *told[1:]) in self._said_late:
+            parted = (key.topic_partition, epoch)
+            told = (client, *parted)
+            if told in self._told_late or (held.member, *parted) in self._said_late:
                 return True  # what it said before was refused, unapplied
             told_s = self._told.get(told)
             if told_s is not None:
