@@ -252,8 +252,9 @@ class MemoryCluster:
                 yet that it leads.
         """
         broker, replica = self._leading(topic, partition)
-        if not broker.runs or not replica.is_leader:
+        if not broker.runs:
             raise refusal(BrokerCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker.broker_id}")
+        replica.check_epoch(-1)
         base_offset, _ = append(broker, replica, batch)
         self.replication.appended(broker, replica)
         return base_offset
