@@ -139,6 +139,26 @@ def test_a_hand_back_that_is_refused_for_a_part_of_it_gives_back_the_others_hbk_
     assert (sender.unanswered, outcomes) == (0, [])
 
 
+def test_a_hand_back_of_which_all_is_refused_comes_to_an_end_hbk_20():
+    class Leader(Route):
+        """It knows none of these locks."""
+
+        def is_open_for(self, source, leader_epoch):
+            return True
+
+        def acknowledge(self, acknowledgements, *, may_wait=False):
+            super().acknowledge(acknowledgements)
+            refused = optional_error(121, "not acquired")
+            sender.finished([AcknowledgementResult(each, refused, 0) for each in acknowledgements])
+
+    route = Leader()
+    sender = AcknowledgementSender(ManualClock(), list, lambda _: None)
+    counts = dict.fromkeys(range(500), 1)
+    sender.send([replace(said(route, 5, *counts), unreported=True, uncounted=counts)])
+    assert len(route.carried) == 2 * 500 - 1
+    assert (sender.failed, sender.unanswered) == (500, 0)
+
+
 def test_a_hand_back_of_which_a_part_came_anew_names_the_rest_alone_hbk_7():
     """Its leader refuses all of it for one record that was granted again."""
     before, now = Route(), Route()

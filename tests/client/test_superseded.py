@@ -84,7 +84,11 @@ async def test_a_record_that_comes_anew_waits_once_and_is_given_back_as_it_came_
 
 @pytest.mark.parametrize(
     ("kind", "left"),
-    [(AcknowledgeType.ACCEPT, [2, 3]), (AcknowledgeType.REJECT, [2, 3]), ("RELEASE", [1, 2, 3])],
+    [
+        (AcknowledgeType.ACCEPT, [2, 3]),
+        (AcknowledgeType.REJECT, [2, 3]),
+        (AcknowledgeType.RELEASE, [1, 2, 3]),
+    ],
 )
 async def test_a_record_that_came_anew_and_is_finished_waits_no_longer(kind, left):
     """HBK-22: what was said of the delivery before was taken for this one."""
@@ -92,9 +96,20 @@ async def test_a_record_that_came_anew_and_is_finished_waits_no_longer(kind, lef
     records.arrive((ORDERS, 4, 1, 3))
     [taken] = records.unseen.take(3)
     records.arrive((ORDERS, 4, 1, 3))
-    kind = AcknowledgeType.RELEASE if kind == "RELEASE" else kind
     records.unseen.confirmed(PartitionAcknowledgements(*taken.acquired_in, {1: kind}))
     assert [offset for each in records.unseen.take(9) for offset in each.offsets()] == left
+
+
+async def test_what_is_put_back_after_it_came_anew_is_dropped_and_counted():
+    """HBK-22: a poll had taken it, and did not return it."""
+    records = Records()
+    records.arrive((ORDERS, 4, 1, 9))
+    taken = records.unseen.take(9)
+    records.arrive((ORDERS, 4, 3, 9))
+    records.unseen.put_back(taken)
+    assert records.unseen.expired == 7
+    assert [list(each.offsets()) for each in records.unseen.take(9)] == [[1, 2], [*range(3, 10)]]
+    await records.unseen.close()
 
 
 async def test_partitions_have_epochs_of_their_own():

@@ -42,8 +42,8 @@ handed over to knows them, and may not lead yet (HND-11).
 class AcknowledgementSender:
     """Sends acknowledgements; results go to ``on_outcomes``, each exactly once.
 
-    ``buffered`` returns the deliveries that no poll has returned yet; ``confirmed`` is told what a
-    leader has confirmed, before anybody else.
+    ``buffered`` returns the deliveries that no poll has returned yet; ``on_confirmed`` is told
+    what a leader has confirmed, before anybody else.
 
     Attributes:
         unanswered: Offsets whose result is not known.
@@ -57,12 +57,12 @@ class AcknowledgementSender:
         clock: Clock,
         buffered: Callable[[], Iterable[Delivery]],
         on_outcomes: Callable[[Sequence[AcknowledgementResult]], None],
-        confirmed: Callable[[PartitionAcknowledgements], None] = lambda _: None,
+        on_confirmed: Callable[[PartitionAcknowledgements], None] = lambda _: None,
     ) -> None:
         self._clock = clock
         self._buffered = buffered
         self._on_outcomes = on_outcomes
-        self._confirmed = confirmed
+        self._on_confirmed = on_confirmed
         self._retries: dict[asyncio.Task[None], _Refused] = {}
         self.unanswered = 0
         self.sent = 0
@@ -81,7 +81,7 @@ class AcknowledgementSender:
         final: list[AcknowledgementResult] = []
         for outcome in outcomes:
             if outcome.error is None:
-                self._confirmed(outcome.acknowledgements)
+                self._on_confirmed(outcome.acknowledgements)
                 if outcome.acknowledgements.confirmed is not None:
                     outcome.acknowledgements.confirmed()
                 final.append(outcome)
@@ -163,7 +163,8 @@ class AcknowledgementSender:
 def _halves_of_hand_back(outcome: AcknowledgementResult) -> list[PartitionAcknowledgements]:
     """Return what to send of records that were given back and refused for one of them (HBK-20).
 
-    An acknowledgement of an earlier delivery may have been taken for that one.
+    An acknowledgement of an earlier delivery may have been taken for that one. Of n records, all
+    refused, 2n - 1 acknowledgements are sent.
     """
     asked = outcome.acknowledgements
     if (

@@ -76,7 +76,10 @@ class RecordBuffer:
         return found
 
     def drop(self, source: TopicIdPartition, runs: Sequence[range]) -> int:
-        """Drop these offsets of a partition; return how many records were there."""
+        """Drop these offsets of a partition, not empty; return how many records were there."""
+        first, last = min(run.start for run in runs), max(run.stop for run in runs) - 1
+        if not any(each.source == source and each.overlaps(first, last) for each in self._held):
+            return 0  # nearly always
         before, held = self.records, self._held
         self._held, self.records = deque(), 0
         for each in held:
@@ -234,8 +237,11 @@ class UnseenRecords:
 
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Let these be the next ones: they were taken and not handed out."""
+        before = self.buffer.records
         for delivery in reversed(deliveries):
             self.buffer.put_back(delivery)
+        taken = sum(delivery.record_count for delivery in deliveries)
+        self.expired += before + taken - self.buffer.records
         self._watch()
 
     def fetch_ends(self, handed_out: int) -> None:
