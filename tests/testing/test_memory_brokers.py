@@ -7,8 +7,6 @@ from random import Random
 
 import pytest
 
-from sharemesh.codec.batch_frame import walk_frames
-from sharemesh.codec.record_set import decode_records
 from sharemesh.ports.brokers import (
     LATEST_TIMESTAMP,
     BrokerPartition,
@@ -17,76 +15,9 @@ from sharemesh.ports.brokers import (
     NewBrokerTopic,
     WatchedPartition,
 )
-from sharemesh.testing.memory_brokers import MemoryCluster
 from tests.contract.broker_fillings import batch_of
-from tests.simulation.brokers import SimSchedule
-from tests.simulation.loop import Process, SimClock, SimLoop
-
-FAILED = (BrokerRefusedError, BrokerUnreachableError)
-
-
-class Bed:
-    """Three brokers in virtual time, and one topic of three replicas."""
-
-    def __init__(self, loop: SimLoop, seed: int = 7, min_in_sync: str = "2") -> None:
-        self.loop = loop
-        self.cluster = MemoryCluster(SimClock(loop), Random(seed), schedule=SimSchedule(loop))
-        configs = {"min.insync.replicas": min_in_sync}
-        topic_id = self.cluster.create(NewBrokerTopic("t", 1, 3, configs))
-        self.place = BrokerPartition(topic_id, "t", 0)
-        self.client = self.cluster.client()
-
-    async def put(self, value: bytes = b"x", timeout_ms: int = 1_000) -> int:
-        produced = await self.client.produce(self.place, batch_of(value), timeout_ms=timeout_ms)
-        return produced.base_offset
-
-    async def read(self) -> list[bytes]:
-        fetched = await self.again(lambda: self.client.fetch(self.place, 0, max_bytes=1 << 20))
-        return values(fetched.records)
-
-    async def again(self, call):
-        """Repeat what is refused or unanswered."""
-        for _ in range(100):
-            try:
-                return await call()
-            except FAILED:
-                await asyncio.sleep(0.1)
-        pytest.fail("refused for ten seconds")
-
-    def leader(self):
-        return self.cluster.leader("t")
-
-
-def values(data: bytes) -> list[bytes]:
-    found, position = [], 0
-    while position < len(data):  # a walk ends where compaction left a hole between batches
-        walk = walk_frames(
-            data[position:],
-            start=position,
-            limit=len(data),
-            base_offset=None,
-            leader_epoch=None,
-            check_crc=True,
-        )
-        assert walk.frames, walk.problem
-        for frame in walk.frames:
-            records = decode_records(data[frame.position : frame.position + frame.size_bytes])
-            found += [record.value for record in records]
-        position = walk.position
-    return found
-
-
-def simulated(test, **options):
-    """Run a test in virtual time."""
-    loop = SimLoop(Random(1))
-    with closing(loop):
-        loop.run_until_complete(loop.world.start(test(Bed(loop, **options))))
-
-
-async def refusal_of(work) -> int:
-    with pytest.raises(BrokerRefusedError) as caught:
-        await work
-    return caught.value.code
+from tests.simulation.loop import Process, SimLoop
+from tests.testing.memory_bed import FAILED, Bed, frames, refusal_of, simulated, values
 
 
 def test_a_zombie_leader_answers_reads_with_old_ends_and_takes_appends_that_never_commit():
@@ -369,7 +300,7 @@ def test_a_tail_that_ends_where_the_leaders_log_starts_inside_a_batch_is_given_u
         bed.cluster.trim("t", 0, 3)
         bed.cluster.start(old)
         await asyncio.sleep(1)
-        assert _frames(bed, old) == _frames(bed) == [(1, 5, [1, 2, 3, 4])]
+        assert frames(bed, old) == frames(bed) == [(1, 5, [1, 2, 3, 4])]
 
     simulated(test)
 
@@ -516,102 +447,3 @@ def test_what_is_confirmed_or_seen_stays_where_it_is_whatever_happens_to_one_bro
 
 def test_a_seed_says_everything():
     assert _lived(3) == _lived(3)
-
-
-def test_a_time_is_found_behind_a_log_start_in_the_middle_of_a_batch():
-    async def test(bed):
-        batch = batch_of(b"a", b"b", b"c", timestamp_ms=1_000)
-        await bed.client.produce(bed.place, batch, timeout_ms=1_000)
-        await bed.put(b"d")
-        bed.cluster.trim("t", 0, 1)
-        found = await bed.again(lambda: bed.client.list_offset(bed.place, 500))
-        assert (found.offset, found.timestamp_ms) == (1, 1_000)
-
-    simulated(test)
-
-
-async def _produced(bed, *sizes, compression="uncompressed", **identity):
-    """Write batches of so many records."""
-    bed.cluster.configure("t", {"compression.type": compression})
-    for number, size in enumerate(sizes):
-        names = [b"%d" % each for each in range(size)]
-        sequence = {"base_sequence": sum(sizes[:number])} if identity else {}
-        batch = batch_of(*names, timestamp_ms=1_000 + number, **identity, **sequence)
-        await bed.client.produce(bed.place, batch, timeout_ms=1_000)
-
-
-def _frames(bed, broker_id=None):
-    """Return (first offset, end offset, offsets of the records) of each batch at a broker."""
-    broker = bed.cluster.brokers[bed.leader() if broker_id is None else broker_id]
-    batches = broker.replicas[bed.place.topic_id, 0].log.batches(0)
-    return [
-        (each.base_offset, each.end_offset, [r.offset for r in decode_records(each.data)])
-        for each in batches
-    ]
-
-
-@pytest.mark.parametrize("compression", ["uncompressed", "gzip", "lz4", "zstd", "snappy"])
-def test_a_cleaner_leaves_offsets_of_batches_and_the_log_start_as_they_were(compression):
-    """A batch keeps base and last offset, epoch, compression; one without records is gone."""
-
-    async def test(bed):
-        await _produced(bed, 3, 3, 3, 2, compression=compression)
-        before = bed.cluster.brokers[bed.leader()].replicas[bed.place.topic_id, 0].log.batches(0)
-        bed.cluster.compact("t", 0, [0, 2, *range(3, 6), 8, 9, 10])
-        assert _frames(bed) == [(0, 3, [1]), (6, 9, [6, 7]), (9, 11, [])]  # the last one stays
-        log = bed.cluster.brokers[bed.leader()].replicas[bed.place.topic_id, 0].log
-        assert (log.start_offset, log.end_offset) == (0, 11)
-        frame = log.batches(0)[0].frame
-        assert frame._replace(size_bytes=0) == before[0].frame._replace(
-            size_bytes=0, record_count=1
-        )
-        assert await bed.read() == [b"1", b"0", b"1"]  # every checksum holds
-        fetched = await bed.client.fetch(bed.place, 4, max_bytes=1 << 20)
-        assert values(fetched.records) == [b"0", b"1"]  # from within a hole: what is behind it
-        await bed.put(b"new")
-        assert _frames(bed)[-1] == (11, 12, [11])
-
-    simulated(test)
-
-
-def test_a_cleaner_keeps_the_last_batch_of_a_producer_which_says_what_is_next():
-    async def test(bed):
-        await _produced(bed, 2, 2, producer_id=5, producer_epoch=0)
-        await bed.put(b"another's")
-        bed.cluster.compact("t", 0, range(4))
-        assert _frames(bed) == [(2, 4, []), (4, 5, [4])]
-        batch = batch_of(b"next", producer_id=5, producer_epoch=0, base_sequence=4)
-        assert (await bed.client.produce(bed.place, batch, timeout_ms=1_000)).base_offset == 5
-
-    simulated(test)
-
-
-def test_a_cleaner_touches_nothing_above_the_last_stable_offset():
-    async def test(bed):
-        await bed.put(b"a")
-        await bed.put(b"b")
-        batch = batch_of(
-            b"open", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True
-        )
-        bed.cluster.append("t", 0, batch)
-        await bed.put(b"c")
-        bed.cluster.compact("t", 0, range(4))
-        assert _frames(bed) == [(1, 2, []), (2, 3, [2]), (3, 4, [3])]
-        bed.cluster.end_transaction("t", 0, (5, 0), commit=True)
-        await bed.put(b"d")
-        bed.cluster.compact("t", 0, range(6))
-        assert [base for base, _, _ in _frames(bed)] == [2, 4, 5]  # the marker stays, too
-
-    simulated(test)
-
-
-def test_each_broker_cleans_for_itself_and_who_leads_next_may_have_more():
-    async def test(bed):
-        await _produced(bed, 2, 2)
-        old = bed.leader()
-        bed.cluster.compact("t", 0, [0, 1], brokers=[old])
-        assert await bed.read() == [b"0", b"1"]
-        assert bed.cluster.move_leader("t") != old
-        assert await bed.read() == [b"0", b"1", b"0", b"1"]
-
-    simulated(test)
