@@ -257,6 +257,32 @@ async def test_ktp_20_whatever_else_lies_there_is_anothers(kafka, key, value):
     assert "holds records of another Sharemesh cluster" in await kafka.store().refused()
 
 
+@pytest.mark.parametrize(("topic", "partition"), [(STATE, 1), (GROUP, 0)])
+async def test_ktp_20_whose_they_are_is_said_also_where_another_partition_was_written_to(
+    kafka, topic, partition
+):
+    await kafka.store().start()
+    batch = bytes(build_plain_batch([(b"k", b"v", 0)]))
+    place = kafka.lying_at(topic, partition)
+    await kafka.cluster.client().produce(place, batch, timeout_ms=1_000)
+    refused = await kafka.store().refused()
+    assert f"topic {topic} partition {partition} holds records of another Sharemesh" in refused
+    assert "cluster (cluster id 'local', begun on host 'here'" in refused
+
+
+async def test_ktp_20_an_owner_that_cannot_be_read_is_left_out_of_the_sentence(kafka):
+    await kafka.store().start()
+    batch = bytes(build_plain_batch([(b"k", b"v", 0)]))
+    client = kafka.cluster.client()
+    await client.produce(kafka.lying_at(STATE, 1), batch, timeout_ms=1_000)
+
+    async def refuse(*words, **named):
+        raise BrokerRefusedError(29, "TOPIC_AUTHORIZATION_FAILED")
+
+    refused = await kafka.store().refused(Around(client, fetch=refuse))
+    assert f"topic {STATE} partition 1 holds records of another Sharemesh cluster: set" in refused
+
+
 async def test_ktp_20_a_batch_that_is_damaged_where_it_lies_is_anothers(kafka):
     await kafka.store().start()
     client = kafka.cluster.client()

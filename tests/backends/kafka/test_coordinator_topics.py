@@ -14,6 +14,7 @@ from sharemesh.domain.ids import TopicId
 from sharemesh.ports.brokers import (
     BrokerRefusedError,
     ClusterMetadata,
+    FetchedRecords,
     FoundOffset,
     PartitionMetadata,
     TopicMetadata,
@@ -139,6 +140,9 @@ class Creating:
         if self.unheard >= 0:
             raise BrokerRefusedError(100, "UNKNOWN_TOPIC_ID")
         return FoundOffset(self.end if partition.partition == 2 else 0)
+
+    async def fetch(self, partition, offset, *, max_bytes, max_wait_ms):
+        return FetchedRecords(b"", 0, 0, 0)
 
 
 async def create(brokers: Creating):

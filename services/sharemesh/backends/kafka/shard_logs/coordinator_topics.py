@@ -16,8 +16,10 @@ from sharemesh.ports.brokers import (
     BrokerPartition,
     BrokerRefusedError,
     Brokers,
+    BrokerUnreachableError,
     NewBrokerTopic,
     TopicMetadata,
+    UnsupportedRequestError,
 )
 from sharemesh.ports.clock import Clock
 
@@ -196,7 +198,7 @@ async def create_coordinator_topics(
         for each in found.partitions:
             place = BrokerPartition(found.topic_id, topic, each.partition)
             if place != of_owner and await _end_of(brokers, clock, place) > 0:
-                raise _taken(place, None, names, servers)
+                raise _taken(place, await _owner_of(brokers, names[0]), names, servers)
 
     for there in (await brokers.metadata(names)).topics:  # before one is made
         if there.topic in partitions_of and not there.error and there.partitions:
@@ -247,6 +249,17 @@ async def take_ownership(
         await _check_owner(brokers, place, owner, names, servers)
     await write_owner(brokers, place, replace(owner, made_ms=clock.wall_ms()))
     await _check_owner(brokers, place, owner, names, servers)
+
+
+async def _owner_of(brokers: Brokers, topic: str) -> TopicOwner | None:
+    """Return whose the topics are, for a refusal's sentence; None: nobody says it now."""
+    try:
+        for found in (await brokers.metadata([topic])).topics:
+            if found.topic == topic and not found.error:
+                return await read_owner(brokers, BrokerPartition(found.topic_id, topic, 0))
+    except (BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError):
+        return None
+    return None
 
 
 async def _check_owner(
