@@ -123,6 +123,25 @@ async def test_kbr_2_the_answer_to_a_cancelled_caller_is_dropped():
         connection.close()
 
 
+async def test_kbr_16_what_waits_on_a_connection_that_is_given_up_ends_in_words():
+    arrived = asyncio.Event()
+
+    async def silent(version, correlation):
+        arrived.set()
+        await asyncio.Event().wait()
+
+    async with ScriptedBroker(INIT_PRODUCER_ID=silent) as broker:
+        connection = await connected(broker)
+        waiting = asyncio.create_task(ask(connection))
+        await arrived.wait()
+        connection.give_up(connection.answers - 1, "it answered since")
+        assert not connection.closed
+        connection.give_up(connection.answers, "it is silent")
+        with pytest.raises(BrokerUnreachableError, match="it is silent"):
+            await waiting
+        assert connection.closed
+
+
 async def test_kbr_3_an_answer_beyond_the_bound_is_not_read():
     huge = struct.pack(">i", FRAME_BYTES_MAX + 1)
     async with ScriptedBroker(INIT_PRODUCER_ID=lambda *_: huge) as broker:

@@ -39,6 +39,8 @@ class Cluster:
         self.topics = [topic((0, 1, 4))]
         self.down = set()
         self.frozen = set()
+        self.answers = 3
+        self.given_up = []
         self.asked = []
         self.contents = []
         monkeypatch.setattr(room, "cluster_metadata", self.metadata)
@@ -52,6 +54,9 @@ class Cluster:
     def version_of(self, request):
         assert request is KafkaRequest.METADATA
         return 13
+
+    def give_up(self, answers_before, why):
+        self.given_up.append((answers_before, why))
 
     async def call(self, request, content, *, timeout_ms):
         self.asked.append(self.at.host)
@@ -112,7 +117,11 @@ async def test_kbr_8_beside_a_broker_that_says_nothing_the_next_one_is_asked(
         async with asyncio.timeout(20):
             assert (await known.metadata()).answered_by == 3
     assert {"a", "b"} < set(cluster.asked)
+    await asyncio.sleep(0)
+    silent = [each for each in cluster.asked if each in cluster.frozen]
+    assert cluster.given_up == [(3, "it did not answer, and another broker did")] * len(silent)
     await known.close()
+    assert len(cluster.given_up) == len(silent)
 
 
 async def test_kbr_8_a_broker_that_answers_late_is_heard_if_no_other_one_answers(

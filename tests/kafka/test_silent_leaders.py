@@ -29,10 +29,22 @@ class Told:
         self.asked.append(places)
 
 
+class Line:
+    """A connection: how much was answered there, and whether it was given up."""
+
+    def __init__(self):
+        self.answers = 7
+        self.is_given_up = False
+
+    def give_up(self, answers_before, why):
+        self.is_given_up = self.answers == answers_before
+
+
 class Frozen:
     """A request to a broker that never answers."""
 
     def __init__(self, wait_ms=0):
+        self.line = Line()
         self.clock = ManualClock()
         self.directory = Told()
         self.silent = SilentLeaders(self.directory, self.clock)
@@ -40,7 +52,8 @@ class Frozen:
         self.request = asyncio.create_task(self.asked(wait_ms))
 
     async def asked(self, wait_ms):
-        with self.silent.given_up(ONE, [PLACE], wait_ms):
+        with self.silent.given_up(ONE, [PLACE], wait_ms) as awaited:
+            awaited.goes_over(self.line)
             return await self.answer
 
 
@@ -57,6 +70,28 @@ async def test_kbr_16_a_silent_leader_is_given_up_when_another_broker_leads():
     with pytest.raises(BrokerUnreachableError, match="another broker leads"):
         await frozen.request
     assert not frozen.request.cancelled()
+    assert frozen.line.is_given_up, "what waits behind it would wait for as long again"
+    await frozen.silent.close()
+
+
+async def test_kbr_16_a_connection_that_brought_an_answer_since_is_kept():
+    frozen = Frozen()
+    await frozen.clock.advance(500)
+    frozen.line.answers += 1
+    frozen.directory.leader = TWO
+    await frozen.clock.advance(1_000)
+    with pytest.raises(BrokerUnreachableError, match="another broker leads"):
+        await frozen.request
+    assert not frozen.line.is_given_up
+    await frozen.silent.close()
+
+
+async def test_kbr_16_a_connection_is_kept_while_the_silent_broker_leads():
+    frozen = Frozen()
+    await frozen.clock.advance(8_000)
+    assert not frozen.line.is_given_up
+    frozen.answer.set_result("late")
+    assert await frozen.request == "late"
     await frozen.silent.close()
 
 

@@ -259,10 +259,11 @@ class KafkaBrokers:
         """Return the partition's part of the leader's answer."""
         try:
             leader = leader or await self._directory.leader(partition)
-            with self._silent.given_up(leader.broker, (partition,)):
+            with self._silent.given_up(leader.broker, (partition,)) as awaited:
                 connection = await self._lanes.connection(
                     leader.broker, lane, _share_of(partition, lane)
                 )
+                awaited.goes_over(connection)
                 content = content_for(partition, {**asked, "current_leader_epoch": leader.epoch})
                 answer = await connection.call(
                     request,

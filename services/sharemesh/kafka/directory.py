@@ -45,6 +45,7 @@ PARTITIONS_KNOWN_MAX = 100_000
 FORGET_AFTER_MS = 600_000
 """A topic that nobody asked for in this time is known no more; it is asked for anew if needed."""
 
+_OTHERS_ANSWER = "it did not answer, and another broker did"
 _ASKED_NO_MORE = "the leader is asked for no more"
 
 _UNKNOWN_TOPIC_OR_PARTITION = 3, "UNKNOWN_TOPIC_OR_PARTITION"
@@ -111,14 +112,18 @@ class LeaderDirectory:
             UnsupportedRequestError: It cannot be asked by id, or not in a version spoken here.
         """
         asked: dict[asyncio.Task[_Answered], None] = {}
+        silent: list[asyncio.Task[_Answered]] = []
         unreachable = BrokerUnreachableError(_ASKED_NO_MORE)
         brokers = self._in_turn()
         while (broker := next(brokers, None)) is not None or asked:
             if broker is not None:
                 asked[self._tasks.spawn(self._ask_broker(broker, topics, topic_ids))] = None
             patience_s = None if broker is None else METADATA_PATIENCE_MS / 1_000
-            await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-            for each in [task for task in asked if task.done()]:
+            done, _ = await asyncio.wait(
+                asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            silent = silent if done else list(asked)
+            for each in [task for task in asked if task in done]:
                 del asked[each]
                 found = unreachable if each.cancelled() else each.result()
                 if isinstance(found, BrokerUnreachableError):
@@ -127,6 +132,8 @@ class LeaderDirectory:
                     raise found
                 else:
                     self._take(found)
+                    for other in silent:
+                        other.cancel()
                     return found
         raise unreachable
 
@@ -141,8 +148,10 @@ class LeaderDirectory:
             "include_cluster_authorized_operations": False,
             "include_topic_authorized_operations": False,
         }
+        connection, answers = None, 0
         try:
             connection = await self._lanes.connection(broker, BrokerLane.CONTROL)
+            answers = connection.answers
             if topic_ids and connection.version_of(KafkaRequest.METADATA) < FIRST_BY_ID:
                 return UnsupportedRequestError(
                     f"{connection.listener} cannot be asked for topics by id; ask by name"
@@ -150,6 +159,10 @@ class LeaderDirectory:
             answer = await connection.call(
                 KafkaRequest.METADATA, content, timeout_ms=REQUEST_TIMEOUT_MS
             )
+        except asyncio.CancelledError:
+            if connection is not None:
+                connection.give_up(answers, _OTHERS_ANSWER)
+            raise
         except (BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError) as error:
             return error
         return cluster_metadata(answer, broker)

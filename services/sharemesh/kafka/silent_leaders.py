@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from sharemesh.kafka.connection import BrokerConnection
 from sharemesh.kafka.directory import LeaderDirectory
 from sharemesh.ports.brokers import BrokerAddress, BrokerPartition, BrokerUnreachableError
 from sharemesh.ports.clock import Clock
@@ -19,16 +20,31 @@ OVERDUE_MS = 1_000
 
 ASK_EVERY_MS = 500
 
+_OTHERS_LEAD = "it did not answer, and another broker leads now"
+
 
 @dataclass(slots=True)
-class _Waiting:
+class AwaitedLeader:
     """One request that is not answered yet."""
 
     task: "asyncio.Task[object]"
     broker: BrokerAddress
     places: Collection[BrokerPartition]
     due_ms: int
+    connection: BrokerConnection | None = None
+    answers_before: int = 0
     given_up: bool = False
+
+    def goes_over(self, connection: BrokerConnection) -> None:
+        """Note where it is sent; the connection ends with it if it stays silent."""
+        self.connection, self.answers_before = connection, connection.answers
+
+    def give_up(self) -> None:
+        """End the awaits of the request."""
+        self.given_up = True
+        self.task.cancel()
+        if self.connection is not None:
+            self.connection.give_up(self.answers_before, _OTHERS_LEAD)
 
 
 class SilentLeaders:
@@ -37,7 +53,7 @@ class SilentLeaders:
     def __init__(self, directory: LeaderDirectory, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, AwaitedLeader] = {}
         self._number = 0
         self._looking: asyncio.Task[None] | None = None
         self._tasks = OwnedTasks("what looks after silent brokers")
@@ -45,7 +61,7 @@ class SilentLeaders:
     @contextmanager
     def given_up(
         self, broker: BrokerAddress, places: Collection[BrokerPartition], wait_ms: int = 0
-    ) -> Iterator[None]:
+    ) -> Iterator[AwaitedLeader]:
         """End the awaits of the block once an answer is overdue and another broker leads.
 
         Args:
@@ -59,19 +75,17 @@ class SilentLeaders:
         task = asyncio.current_task()
         assert task is not None
         cancelled_before = task.cancelling()
-        waiting = _Waiting(task, broker, places, self._clock.now_ms() + wait_ms + OVERDUE_MS)
+        waiting = AwaitedLeader(task, broker, places, self._clock.now_ms() + wait_ms + OVERDUE_MS)
         self._number += 1
         number = self._number
         self._waiting[number] = waiting
         if self._looking is None or self._looking.done():
             self._looking = self._tasks.spawn(self._look())
         try:
-            yield
+            yield waiting
         except asyncio.CancelledError:
             if waiting.given_up and task.uncancel() <= cancelled_before:
-                raise BrokerUnreachableError(
-                    "the leader did not answer, and another broker leads now"
-                ) from None
+                raise BrokerUnreachableError(f"the leader: {_OTHERS_LEAD}") from None
             raise
         finally:
             del self._waiting[number]
@@ -92,10 +106,9 @@ class SilentLeaders:
             for number, each in list(self._waiting.items()):
                 is_overdue = any(each is one for one in overdue)
                 if is_overdue and number in self._waiting and self._others_lead(each):
-                    each.given_up = True
-                    each.task.cancel()
+                    each.give_up()
 
-    def _others_lead(self, waiting: _Waiting) -> bool:
+    def _others_lead(self, waiting: AwaitedLeader) -> bool:
         if waiting.given_up:
             return False
         leaders = (self._directory.known_leader(place) for place in waiting.places)

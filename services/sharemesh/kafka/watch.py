@@ -187,8 +187,9 @@ class KafkaWatch:
         names = any(each.topic_id == NO_TOPIC_ID for each in wanted)
         at_most = LAST_WITH_NAMES if names else None
         try:
-            with self._silent.given_up(broker, wanted, max_wait_ms):
+            with self._silent.given_up(broker, wanted, max_wait_ms) as awaited:
                 connection = await self._lanes.connection(broker, BrokerLane.WATCH, self._number)
+                awaited.goes_over(connection)
                 version = connection.version_of(KafkaRequest.FETCH, at_most)
                 content = {
                     **session.request(wanted, version),
