@@ -35,6 +35,7 @@ class Namespaces:
 
     def __exit__(self, *_: object) -> None:
         for name in self._names:
+            _ip("link", "del", _veth(name)[0])  # else the kernel does, a while after the namespace
             _ip("netns", "del", name)
         _ip("link", "del", self._tag)
 

@@ -126,15 +126,17 @@ class BrokerLoad:
 
     def _note_parts(self, at_ms: float, marks: Mapping[str, int]) -> None:
         """Say what the slowest partitions waited for: the producer, a delivery, a state write."""
-        parts: dict[str, list[float]] = {"written": [], "delivered": [], "confirmed": []}
+        parts: dict[str, dict[str, float]] = {"written": {}, "delivered": {}, "confirmed": {}}
         for name in self.steady.names:
             found = self.steady.tail.partitions[name]
             fresh = (s.time_ms for s in found.deliveries if s.last > marks.get(name, -1))
-            times = (self.mesh.written_ms[name], fresh, found.confirmed_ms)
+            confirmed = (time_ms for time_ms in found.confirmed_ms if time_ms > at_ms + GRACE_MS)
+            times = (self.mesh.written_ms[name], fresh, confirmed)
             for part, each in zip(parts.values(), times, strict=True):
                 later = [time_ms - at_ms for time_ms in each if time_ms > at_ms]
-                part.append(min(later, default=float("inf")))
-        told = ", ".join(f"{name} {max(part):.0f}" for name, part in parts.items())
+                part[name] = min(later, default=float("inf"))
+        slowest = {part: max(times, key=times.__getitem__) for part, times in parts.items()}
+        told = ", ".join(f"{part} {parts[part][name]:.0f} {name}" for part, name in slowest.items())
         self.parts.append(f"({told} ms)")
 
     async def settled(self) -> None:
