@@ -60,6 +60,7 @@ class StateKeeper:
             state.start_offset,
             tuple(state.batches),
             handed_over=self.hand_overs.take(key, *epochs, self._clock.now_ms()),
+            delivery_complete_count=state.delivery_complete_count,
         )
 
     def is_last_write_due(self, key, epoch):
@@ -92,6 +93,7 @@ class StateKeeper:
             write.delivery_complete_count,
             write.batches,
             Origin(write.cause, write.member_id, write.trace_id, write.span_id),
+            write.is_recount,
         )
         answer = self.apply(
             self.machine.write(key, request, in_metadata=True, now_ms=self._clock.wall_ms())

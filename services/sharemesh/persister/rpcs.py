@@ -122,6 +122,7 @@ def _write(key: SharePartitionKey, write: StateWrite) -> Message:
         member_id=write.member_id,
         trace_id=write.trace_id,
         span_id=write.span_id,
+        is_recount=write.is_recount,
     )
     put_batches(message.state_batches, write.batches)
     if write.is_last:
@@ -175,6 +176,7 @@ def _state(each: pb.ReadPartitionStateResult) -> StateReadResult:
         each.known_leader_epoch if each.HasField("known_leader_epoch") else -1,
         each.next_offset if each.HasField("next_offset") else -1,
         decode_locks(each.handed_over),
+        each.delivery_complete_count,
     )
 
 

@@ -32,6 +32,7 @@ class StateReadResult:
     known_leader_epoch: int = -1
     next_offset: int = -1
     handed_over: tuple[HandedLock, ...] = ()
+    delivery_complete_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class StateWrite:
     """One write of a share partition (spec PER-1); the span ids go into its audit record.
 
     If it ``is_last``, its leader decides nothing more, and ``hand_over`` are the locks that live on
-    at the next one (HND-5).
+    at the next one (HND-5). The count of one that ``is_recount`` replaces the stored one (SC-16).
     """
 
     state_epoch: int
@@ -53,6 +54,7 @@ class StateWrite:
     span_id: bytes = b""
     hand_over: tuple[HandedLock, ...] = ()
     is_last: bool = False
+    is_recount: bool = False
 
 
 @dataclass(frozen=True, slots=True)

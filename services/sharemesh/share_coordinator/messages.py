@@ -116,6 +116,7 @@ def write(
         origin=Origin(
             decode_cause(item.cause), MemberId(item.member_id), item.trace_id, item.span_id
         ),
+        is_recount=item.is_recount,
     )
     return machine.write(asked.key, request, in_metadata=in_metadata, now_ms=now_ms)
 
@@ -216,6 +217,7 @@ def _read_result(asked: PartitionRequest, part_batches: int) -> pb.ReadPartition
         state_epoch=state.state_epoch,
         start_offset=state.start_offset,
         handed_over=encode_locks(asked.handed_over),
+        delivery_complete_count=max(0, state.delivery_complete_count),
     )
     if asked.item.HasField("from_offset") and isinstance(state.batches, PackedBatches):
         part, following = state.batches.part_from(asked.item.from_offset, part_batches)

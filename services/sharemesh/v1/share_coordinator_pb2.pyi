@@ -120,7 +120,7 @@ class ReadShareGroupStateRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ReadTopicState, _Mapping]]] = ...) -> None: ...
 
 class ReadPartitionStateResult(_message.Message):
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches", "known_leader_epoch", "packed_batches", "next_offset", "handed_over")
+    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches", "known_leader_epoch", "packed_batches", "next_offset", "handed_over", "delivery_complete_count")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +131,7 @@ class ReadPartitionStateResult(_message.Message):
     PACKED_BATCHES_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HANDED_OVER_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _ClassVar[int]
     partition: int
     error_code: int
     error_message: str
@@ -141,7 +142,8 @@ class ReadPartitionStateResult(_message.Message):
     packed_batches: _common_pb2.PackedStateBatches
     next_offset: int
     handed_over: _containers.RepeatedCompositeFieldContainer[HandedOverLock]
-    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., known_leader_epoch: _Optional[int] = ..., packed_batches: _Optional[_Union[_common_pb2.PackedStateBatches, _Mapping]] = ..., next_offset: _Optional[int] = ..., handed_over: _Optional[_Iterable[_Union[HandedOverLock, _Mapping]]] = ...) -> None: ...
+    delivery_complete_count: int
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., known_leader_epoch: _Optional[int] = ..., packed_batches: _Optional[_Union[_common_pb2.PackedStateBatches, _Mapping]] = ..., next_offset: _Optional[int] = ..., handed_over: _Optional[_Iterable[_Union[HandedOverLock, _Mapping]]] = ..., delivery_complete_count: _Optional[int] = ...) -> None: ...
 
 class ReadTopicStateResult(_message.Message):
     __slots__ = ("topic_id", "partitions")
@@ -158,7 +160,7 @@ class ReadShareGroupStateResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[ReadTopicStateResult, _Mapping]]] = ...) -> None: ...
 
 class WritePartitionState(_message.Message):
-    __slots__ = ("partition", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches", "cause", "member_id", "trace_id", "span_id", "hand_over")
+    __slots__ = ("partition", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches", "cause", "member_id", "trace_id", "span_id", "hand_over", "is_recount")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -170,6 +172,7 @@ class WritePartitionState(_message.Message):
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     SPAN_ID_FIELD_NUMBER: _ClassVar[int]
     HAND_OVER_FIELD_NUMBER: _ClassVar[int]
+    IS_RECOUNT_FIELD_NUMBER: _ClassVar[int]
     partition: int
     state_epoch: int
     leader_epoch: int
@@ -181,7 +184,8 @@ class WritePartitionState(_message.Message):
     trace_id: bytes
     span_id: bytes
     hand_over: HandOver
-    def __init__(self, partition: _Optional[int] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., cause: _Optional[int] = ..., member_id: _Optional[str] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ...) -> None: ...
+    is_recount: bool
+    def __init__(self, partition: _Optional[int] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., cause: _Optional[int] = ..., member_id: _Optional[str] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., is_recount: _Optional[bool] = ...) -> None: ...
 
 class WriteTopicState(_message.Message):
     __slots__ = ("topic_id", "partitions")

@@ -39,7 +39,8 @@ class WriteState(NamedTuple):
     """Make these batches durable, then send ``StateWritten`` (spec PER-1, PER-2).
 
     If ``is_delayed``, some have a not-before, which is monotonic time here (RTY-7). ``hand_over``
-    are locks for the next leader, with the last write of this one (``is_last``, HND-5).
+    are locks for the next leader, with the last write of this one (``is_last``, HND-5). The
+    count of one that ``is_recount`` replaces the stored one, also if it is lower (ACK-23).
     """
 
     write_id: int
@@ -53,6 +54,7 @@ class WriteState(NamedTuple):
     is_delayed: bool = False
     hand_over: tuple[HandedLock, ...] = ()
     is_last: bool = False
+    is_recount: bool = False
 
 
 class AcquiredRun(NamedTuple):

@@ -71,7 +71,8 @@ class StateRead:
 
     The not-before of a batch is monotonic time here, 0 if it has passed (RTY-8). ``handed_over``
     are the locks that the leader before handed over to this one, ascending (HND-7); ``tally_of``
-    counts those of a principal, if a quota bounds its records (QUO-12).
+    counts those of a principal, if a quota bounds its records (QUO-12). The delivery-complete count
+    is the stored one, 0 if it is not known (ACK-23).
     """
 
     error: ErrorCode
@@ -81,6 +82,7 @@ class StateRead:
     message: str = ""
     handed_over: tuple[HandedLock, ...] = ()
     tally_of: Callable[[str], HeldRecords | None] = uncounted
+    delivery_complete_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,10 @@ class SharePartition(ReadablePartition):
         if fault is not None:
             return self._failed(ErrorCode.UNKNOWN_SERVER_ERROR, fault)
         load(self._flight, event.start_offset, event.batches, event, now_ms)
-        return self._activated()
+        passed = self._flight.start_offset - event.start_offset
+        if event.delivery_complete_count > self._flight.delivery_complete_count + passed:
+            self._stored_count.overstated(event.start_offset)
+        return self._activated() + self._recount()
 
     def _start_offset_resolved(self, event: StartOffsetResolved, _: int) -> list[Effect]:
         if self._state is not Lifecycle.INITIALIZING:
@@ -284,13 +287,14 @@ class SharePartition(ReadablePartition):
         if pending is None:  # of an earlier life, or answered twice
             return []
         changes, request_id = pending
+        self._stored_count.answered(event.write_id, is_stored=event.error is _NONE)
         if event.error is not _NONE:
             return self._write_failed(changes, request_id, event)
         available = changes.commit()  # ACK-18; nothing to do for expired locks (LK-6)
         effects: list[Effect] = [] if request_id is None else [Answered(request_id, _NONE)]
         if move_start_offset(self._flight) or available:
             effects.append(WakeWaiters())
-        return effects + self._passed_hole()
+        return effects + self._passed_hole() + self._recount()
 
     def _passed_hole(self) -> list[Effect]:
         """Store a start offset that has passed a hole, unless a write to come tells it (OFF-26)."""
@@ -299,13 +303,24 @@ class SharePartition(ReadablePartition):
             return []
         return self._moved(self._hole_end - 1)
 
+    def _recount(self) -> list[Effect]:
+        """Store a count that is too high there once more, unless a write to come does (ACK-23)."""
+        if not self._stored_count.is_left or self._pending or self._state is not Lifecycle.ACTIVE:
+            return []
+        changes = self._changes()
+        self._pending[changes.write_id] = (changes, None)
+        return [self._write(changes, NO_MEMBER, Cause.UNSPECIFIED)]
+
     def _write_failed(
         self, changes: PendingTransitions, request_id: int | None, event: StateWritten
     ) -> list[Effect]:
         """Roll back (ACK-19, REL-5), or only move on if locks had expired (LK-6, LK-7)."""
         error = seen_by_client(event.error)
         effects: list[Effect] = []
+        count = self._flight.delivery_complete_count
         wake = changes.roll_back(is_written=True)
+        if self._flight.delivery_complete_count < count:
+            self._stored_count.overstated(self._flight.start_offset)
         if request_id is None:
             self._unwritten = [*(self._unwritten or ()), *changes.written]  # LK-6
             wake = move_start_offset(self._flight) or wake
@@ -313,6 +328,8 @@ class SharePartition(ReadablePartition):
             if changes.unlocked:
                 self._unwritten = [*(self._unwritten or ()), *changes.unlocked]  # RS-11
             effects.append(Answered(request_id, error, event.message or event.error.name.lower()))
+        if self._stored_count.is_left and not self._pending:
+            self._unwritten = self._unwritten or []  # ACK-23
         if wake:
             effects.append(WakeWaiters())
         if drops_partition(error) and self._state is not Lifecycle.FENCED:  # PER-9
@@ -350,10 +367,10 @@ class SharePartition(ReadablePartition):
     ) -> WriteState:
         """Return the write of changes, with the start offset before them (PER-1, PER-2).
 
-        Only acknowledgements, releases and expiries write (PER-4), and OFF-24.
+        Only acknowledgements, releases and expiries write (PER-4), and OFF-24 and ACK-23.
         """
         flight = self._flight
-        return WriteState(
+        write = WriteState(
             changes.write_id,
             self._state_epoch,
             self.leader_epoch,
@@ -364,6 +381,12 @@ class SharePartition(ReadablePartition):
             member_id,
             changes.is_delayed,
         )
+        if not self._stored_count.is_doubtful:
+            return write
+        is_alone = self._pending.keys() <= {changes.write_id}
+        start_offset = flight.start_offset
+        is_recount = self._stored_count.sent(changes.write_id, start_offset, is_alone=is_alone)
+        return write._replace(is_recount=is_recount)
 
     def _turned_away(self, request_id: int) -> Answered:
         """Return the error for a share partition that is no longer in use."""

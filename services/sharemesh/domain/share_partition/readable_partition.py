@@ -11,6 +11,7 @@ from sharemesh.domain.share_partition.events import Lifecycle
 from sharemesh.domain.share_partition.rules.hand_over import holders
 from sharemesh.domain.share_partition.rules.pending_transitions import PendingTransitions, Written
 from sharemesh.domain.share_partition.rules.start_offset import can_acquire, next_fetch_offset
+from sharemesh.domain.share_partition.rules.stored_count import StoredCount
 from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_views, record_views
 
 
@@ -26,6 +27,7 @@ class ReadablePartition:
         self._write_ids = 0
         self._pending: dict[int, tuple[PendingTransitions, int | None]] = {}
         self._unwritten: list[Written] | None = None  # in force, but not stored; None: all is
+        self._stored_count = StoredCount()
 
     def validate(self) -> None:
         """Check all internal invariants: for tests, the simulation and the leader's self-check.
@@ -104,7 +106,7 @@ class ReadablePartition:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a write of expired locks failed: ``WriteAgain`` is due some time later (LK-6)."""
+        """Whether ``WriteAgain`` is due some time later: for ended locks, or a count (LK-6)."""
         return self._unwritten is not None
 
     def unwritten_cause(self, record: RecordView) -> Cause:

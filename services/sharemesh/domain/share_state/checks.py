@@ -31,7 +31,10 @@ _TOPIC_ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """One partition of WriteShareGroupState; a start offset of -1 keeps the stored one."""
+    """One partition of WriteShareGroupState; a start offset of -1 keeps the stored one.
+
+    The count of one that ``is_recount`` is taken as it is, with an equal start offset (SC-16).
+    """
 
     state_epoch: int
     leader_epoch: int
@@ -39,6 +42,7 @@ class WriteRequest:
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
     origin: Origin = NO_ORIGIN
+    is_recount: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +198,8 @@ def covers(state: ShareState, batches: tuple[StateBatch, ...]) -> bool:
 
 def written_complete_count(state: ShareState, request: WriteRequest) -> int:
     """Return the delivery-complete count that a write records (spec SC-16)."""
-    if request.start_offset > state.start_offset:
+    is_replaced = request.is_recount and request.start_offset == state.start_offset
+    if is_replaced or request.start_offset > state.start_offset:
         return request.delivery_complete_count
     if request.start_offset == state.start_offset:
         return max(request.delivery_complete_count, state.delivery_complete_count)

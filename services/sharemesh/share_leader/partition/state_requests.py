@@ -125,6 +125,7 @@ class StateRequests:
             message=result.message,
             handed_over=() if fault or not self._takes_locks else result.handed_over,
             tally_of=self._environment.tally_of,
+            delivery_complete_count=result.delivery_complete_count,
         )
 
     async def _tell_behind_the_end(self, start_offset: int) -> None:
@@ -165,6 +166,7 @@ class StateRequests:
                 span_id=span_id,
                 hand_over=write.hand_over,
                 is_last=write.is_last,
+                is_recount=write.is_recount,
             ),
         )
         error = ErrorCode(result.error)

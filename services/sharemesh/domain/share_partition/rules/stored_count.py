@@ -1,0 +1,50 @@
+"""Whether the delivery-complete count in storage may be too high, and what corrects it (ACK-23)."""
+
+
+class StoredCount:
+    """What is known of the stored count, beside the one that the cache has."""
+
+    __slots__ = ("_is_recount", "_settling", "_start_offset")
+
+    def __init__(self) -> None:
+        self._start_offset: int | None = None  # where the count is too high, perhaps
+        self._settling: int | None = None  # the write that corrects it once it is stored
+        self._is_recount = False
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the stored count may be too high now."""
+        return self._start_offset is not None
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it may be too high, and no write is out that corrects it."""
+        return self._start_offset is not None and self._settling is None
+
+    def overstated(self, start_offset: int) -> None:
+        """Writes may be stored, or be stored yet, whose count had what is not finished now."""
+        self._start_offset, self._settling = start_offset, None
+
+    def sent(self, write_id: int, start_offset: int, *, is_alone: bool) -> bool:
+        """A write goes out; return whether it is a recount.
+
+        Args:
+            write_id: Names it.
+            start_offset: That it carries.
+            is_alone: No other write is out.
+        """
+        if self._start_offset is None or (self._settling is not None and not self._is_recount):
+            return False
+        self._settling = None  # of a recount and another write, either may be stored last
+        is_moved = start_offset > self._start_offset
+        if not is_moved and not is_alone:
+            return False
+        self._settling, self._is_recount = write_id, not is_moved
+        return self._is_recount
+
+    def answered(self, write_id: int, *, is_stored: bool) -> None:
+        """The answer to a write has come."""
+        if write_id == self._settling:
+            self._settling = None
+            if is_stored:
+                self._start_offset = None
