@@ -101,10 +101,14 @@ PARTS = (
         fast=False,
     ),
     pytest_part("integration", "integration and not scenario", workers=3, budget_s=420),
-    # The one that integration runs too goes there, beside others.
-    pytest_part("spark", "spark and not integration", workers=1, budget_s=180),
+    # Each alone leaves the cores half idle. What integration runs too goes there, beside others.
     # The first test of a new machine fetches a broker's jars.
-    pytest_part("kafka", "kafka and not jury", "--timeout=300", workers=1, budget_s=240),
+    pytest_part(
+        "spark and kafka",
+        "(spark and not integration) or (kafka and not jury)",
+        "--timeout=300",
+        budget_s=420,
+    ),
 )
 JURIES = pytest_part("juries", "jury", workers=1, budget_s=1_800)
 """Suites and programs that others wrote: minutes each, so only `make nightly` runs them."""
