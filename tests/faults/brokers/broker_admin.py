@@ -31,6 +31,7 @@ with warnings.catch_warnings():
 SHOWN_LOOKS, SHOWN_AGAIN_S = 20, 0.1
 METADATA_S = 5
 HEALTHY_S = 90
+WHOLE_S = 2.0  # so long every broker that is asked must say so: one may not have heard yet
 POLL_S = 0.2
 PREFERRED = 0
 QUOTAS_KEY, QUOTAS_VERSION = 49, 1
@@ -62,13 +63,17 @@ class BrokerAdmin:
     async def healthy(self, count: int) -> bool:
         """Wait until all brokers are in, and every partition is led and wholly in sync."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + HEALTHY_S
+        whole_since = loop.time()
+        deadline = whole_since + HEALTHY_S
         while loop.time() < deadline:
             try:
-                if await asyncio.to_thread(self._is_healthy, count):
-                    return True
+                is_whole = await asyncio.to_thread(self._is_healthy, count)
             except KafkaException:
-                pass  # nobody answers yet
+                is_whole = False  # nobody answers yet
+            if not is_whole:
+                whole_since = loop.time()
+            elif loop.time() - whole_since >= WHOLE_S:
+                return True
             await asyncio.sleep(POLL_S)
         return False
 
