@@ -30,14 +30,14 @@ class Told:
 
 
 class Line:
-    """A connection: how much was answered there, and whether it was given up."""
+    """A connection: how often something came there, and whether it was given up."""
 
     def __init__(self):
-        self.answers = 7
+        self.reads = 7
         self.is_given_up = False
 
-    def give_up(self, answers_before, why):
-        self.is_given_up = self.answers == answers_before
+    def give_up(self, reads_before):
+        self.is_given_up = self.reads == reads_before
 
 
 class Frozen:
@@ -77,7 +77,7 @@ async def test_kbr_16_a_silent_leader_is_given_up_when_another_broker_leads():
 async def test_kbr_16_a_connection_that_brought_an_answer_since_is_kept():
     frozen = Frozen()
     await frozen.clock.advance(500)
-    frozen.line.answers += 1
+    frozen.line.reads += 1
     frozen.directory.leader = TWO
     await frozen.clock.advance(1_000)
     with pytest.raises(BrokerUnreachableError, match="another broker leads"):

@@ -80,8 +80,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """When a new connection with a new login should take its place; None: never."""
         self.used_at_ms = clock.now_ms()
         """When something was asked or answered last."""
-        self.answers = 0
-        """How many requests were answered."""
+        self.reads = 0
+        """How often bytes came."""
         self.closed = False
         self._client_id = client_id
         self._clock = clock
@@ -91,6 +91,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._asked: deque[_InFlight] = deque()
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._correlation = 0
+        self._answers = 0
         self._serves = False
         """Whether it answered anything but ApiVersions, which listeners answer before a login."""
         self._throttled_until_ms = 0
@@ -171,10 +172,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self._asked:
             self.close()
 
-    def give_up(self, answers_before: int, why: str) -> None:
-        """Close it if nothing was answered since there were so many answers (KBR-16)."""
-        if self.answers == answers_before:
-            self._end(why)
+    def give_up(self, reads_before: int) -> None:
+        """Close it if nothing came since then, and nobody waits for an answer here (KBR-16)."""
+        if self.reads == reads_before and all(asked.answer.done() for asked in self._asked):
+            self._end("it did not answer, and was given up")
 
     def close(self) -> None:
         """Close it; requests under way end with BrokerUnreachableError."""
@@ -221,6 +222,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Go on once the size, or the answer, is whole."""
+        self.reads += 1
         self._filled += nbytes
         if self._filled < len(self._into):
             return
@@ -240,7 +242,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         said = "it closed the connection" if exc is None else str(exc)
         if self._serves:
             self._end(said)
-        elif self.answers:
+        elif self._answers:
             self._end(
                 f"{said} after it had answered ApiVersions alone, as listeners do that want a "
                 f"login first: {_SECURITY_HINT}"
@@ -251,7 +253,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end(f"{said} before its first answer: {_SECURITY_HINT}")
 
     def _why_no_answer(self, size: int) -> str:
-        if not self.answers:
+        if not self._answers:
             kind = "TLS" if self._size[0] == _TLS_ALERT else "something"
             return f"it sent {kind} instead of an answer of Kafka's protocol: {_SECURITY_HINT}"
         return f"it announced an answer of {size} bytes; at most {FRAME_BYTES_MAX} are read"
@@ -273,7 +275,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if correlation != asked.correlation:
             self._end(f"it answered {correlation} where {asked.correlation} was asked", asked)
             return
-        self.answers += 1
+        self._answers += 1
         self._serves = self._serves or asked.request is not KafkaRequest.API_VERSIONS
         self.used_at_ms = self._clock.now_ms()
         if not asked.answer.done():

@@ -45,7 +45,6 @@ PARTITIONS_KNOWN_MAX = 100_000
 FORGET_AFTER_MS = 600_000
 """A topic that nobody asked for in this time is known no more; it is asked for anew if needed."""
 
-_OTHERS_ANSWER = "it did not answer, and another broker did"
 _ASKED_NO_MORE = "the leader is asked for no more"
 
 _UNKNOWN_TOPIC_OR_PARTITION = 3, "UNKNOWN_TOPIC_OR_PARTITION"
@@ -148,10 +147,10 @@ class LeaderDirectory:
             "include_cluster_authorized_operations": False,
             "include_topic_authorized_operations": False,
         }
-        connection, answers = None, 0
+        connection, reads = None, 0
         try:
             connection = await self._lanes.connection(broker, BrokerLane.CONTROL)
-            answers = connection.answers
+            reads = connection.reads
             if topic_ids and connection.version_of(KafkaRequest.METADATA) < FIRST_BY_ID:
                 return UnsupportedRequestError(
                     f"{connection.listener} cannot be asked for topics by id; ask by name"
@@ -161,7 +160,7 @@ class LeaderDirectory:
             )
         except asyncio.CancelledError:
             if connection is not None:
-                connection.give_up(answers, _OTHERS_ANSWER)
+                connection.give_up(reads)
             raise
         except (BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError) as error:
             return error

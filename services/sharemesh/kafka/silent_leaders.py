@@ -20,8 +20,6 @@ OVERDUE_MS = 1_000
 
 ASK_EVERY_MS = 500
 
-_OTHERS_LEAD = "it did not answer, and another broker leads now"
-
 
 @dataclass(slots=True)
 class AwaitedLeader:
@@ -32,19 +30,19 @@ class AwaitedLeader:
     places: Collection[BrokerPartition]
     due_ms: int
     connection: BrokerConnection | None = None
-    answers_before: int = 0
+    reads_before: int = 0
     given_up: bool = False
 
     def goes_over(self, connection: BrokerConnection) -> None:
-        """Note where it is sent; the connection ends with it if it stays silent."""
-        self.connection, self.answers_before = connection, connection.answers
+        """Note where it is sent: a connection that stays silent may end with it."""
+        self.connection, self.reads_before = connection, connection.reads
 
     def give_up(self) -> None:
         """End the awaits of the request."""
         self.given_up = True
         self.task.cancel()
         if self.connection is not None:
-            self.connection.give_up(self.answers_before, _OTHERS_LEAD)
+            self.connection.give_up(self.reads_before)
 
 
 class SilentLeaders:
@@ -85,7 +83,9 @@ class SilentLeaders:
             yield waiting
         except asyncio.CancelledError:
             if waiting.given_up and task.uncancel() <= cancelled_before:
-                raise BrokerUnreachableError(f"the leader: {_OTHERS_LEAD}") from None
+                raise BrokerUnreachableError(
+                    "the leader did not answer, and another broker leads now"
+                ) from None
             raise
         finally:
             del self._waiting[number]
