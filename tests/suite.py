@@ -101,7 +101,7 @@ PARTS = (
         fast=False,
     ),
     pytest_part("integration", "integration and not scenario", workers=3, budget_s=420),
-    # Each alone leaves the cores half idle. What integration runs too goes there, beside others.
+    # Each alone leaves the cores half idle. Spark tests that are integration too run in that part.
     # The first test of a new machine fetches a broker's jars.
     pytest_part(
         "spark and kafka",

@@ -21,6 +21,7 @@ class Namespaces:
         self._prefix = f"10.213.{number}"
         self._hosts = count(2)
         self._names: list[str] = []
+        self._linked: list[str] = []
 
     @property
     def host(self) -> str:
@@ -34,8 +35,9 @@ class Namespaces:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in self._names:
+        for name in self._linked:
             _ip("link", "del", _veth(name)[0])  # else the kernel does, a while after the namespace
+        for name in self._names:
             _ip("netns", "del", name)
         _ip("link", "del", self._tag)
 
@@ -47,6 +49,7 @@ class Namespaces:
         self._names.append(name)
         outer, inner = _veth(name)
         _ip("link", "add", outer, "type", "veth", "peer", "name", inner, "netns", name)
+        self._linked.append(name)
         _ip("link", "set", outer, "master", self._tag, "up")
         _ip("-n", name, "addr", "add", f"{address}/24", "dev", inner)
         _ip("-n", name, "link", "set", inner, "up")

@@ -63,16 +63,15 @@ class BrokerAdmin:
     async def healthy(self, count: int) -> bool:
         """Wait until all brokers are in, and every partition is led and wholly in sync."""
         loop = asyncio.get_running_loop()
-        whole_since = loop.time()
-        deadline = whole_since + HEALTHY_S
+        whole_since = float("inf")
+        deadline = loop.time() + HEALTHY_S
         while loop.time() < deadline:
             try:
                 is_whole = await asyncio.to_thread(self._is_healthy, count)
             except KafkaException:
                 is_whole = False  # nobody answers yet
-            if not is_whole:
-                whole_since = loop.time()
-            elif loop.time() - whole_since >= WHOLE_S:
+            whole_since = min(whole_since, loop.time()) if is_whole else float("inf")
+            if loop.time() - whole_since >= WHOLE_S:
                 return True
             await asyncio.sleep(POLL_S)
         return False
