@@ -176,7 +176,7 @@ def _state(each: pb.ReadPartitionStateResult) -> StateReadResult:
         each.known_leader_epoch if each.HasField("known_leader_epoch") else -1,
         each.next_offset if each.HasField("next_offset") else -1,
         decode_locks(each.handed_over),
-        each.delivery_complete_count,
+        each.delivery_complete_count if each.HasField("delivery_complete_count") else -1,
     )
 
 

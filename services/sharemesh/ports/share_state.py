@@ -32,7 +32,7 @@ class StateReadResult:
     known_leader_epoch: int = -1
     next_offset: int = -1
     handed_over: tuple[HandedLock, ...] = ()
-    delivery_complete_count: int = 0
+    delivery_complete_count: int = -1
 
 
 @dataclass(frozen=True, slots=True)

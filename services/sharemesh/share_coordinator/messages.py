@@ -217,7 +217,7 @@ def _read_result(asked: PartitionRequest, part_batches: int) -> pb.ReadPartition
         state_epoch=state.state_epoch,
         start_offset=state.start_offset,
         handed_over=encode_locks(asked.handed_over),
-        delivery_complete_count=max(0, state.delivery_complete_count),
+        delivery_complete_count=state.delivery_complete_count,
     )
     if asked.item.HasField("from_offset") and isinstance(state.batches, PackedBatches):
         part, following = state.batches.part_from(asked.item.from_offset, part_batches)

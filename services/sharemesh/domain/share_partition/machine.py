@@ -21,6 +21,7 @@ from sharemesh.domain.share_partition.effects import (
     WriteState,
 )
 from sharemesh.domain.share_partition.events import (
+    UNKNOWN_COUNT,
     Acknowledge,
     Acquire,
     Configure,
@@ -147,9 +148,11 @@ class SharePartition(ReadablePartition):
             return self._failed(ErrorCode.UNKNOWN_SERVER_ERROR, fault)
         load(self._flight, event.start_offset, event.batches, event, now_ms)
         passed = self._flight.start_offset - event.start_offset
-        if event.delivery_complete_count > self._flight.delivery_complete_count + passed:
-            self._stored_count.overstated(event.start_offset)
-        return self._activated() + self._recount()
+        count = self._flight.delivery_complete_count + passed
+        if event.delivery_complete_count not in (UNKNOWN_COUNT, count):
+            self._stored_count.doubt(event.start_offset)
+        activated = self._activated()
+        return self._recount() + activated
 
     def _start_offset_resolved(self, event: StartOffsetResolved, _: int) -> list[Effect]:
         if self._state is not Lifecycle.INITIALIZING:
@@ -238,17 +241,18 @@ class SharePartition(ReadablePartition):
         return effects
 
     def _write_again(self, _: WriteAgain, __: int) -> list[Effect]:
-        """Write what ended locks left; even where nothing is, the start offset may have moved."""
-        if self._state is not Lifecycle.ACTIVE or self._unwritten is None:
+        """Write what ended locks left; even where nothing is, start offset or count are to tell."""
+        if self._state is not Lifecycle.ACTIVE or not self.is_behind:
             return []
-        unwritten, self._unwritten = self._unwritten, None
+        unwritten, self._unwritten = self._unwritten or (), None
         noted = self._changes()
         note_again(self._flight, unwritten, noted)
+        cause = Cause.LOCK_EXPIRY if noted.written else Cause.UNSPECIFIED
         effects: list[Effect] = []
         for low in range(0, max(1, len(noted.written)), WRITE_BATCHES_MAX):
             changes = self._changes().take_over(noted, low)
             self._pending[changes.write_id] = (changes, None)
-            effects.append(self._write(changes, NO_MEMBER, Cause.LOCK_EXPIRY))
+            effects.append(self._write(changes, NO_MEMBER, cause))
         return effects
 
     def _log_start_moved(self, event: LogStartMoved, _: int) -> list[Effect]:
@@ -304,7 +308,7 @@ class SharePartition(ReadablePartition):
         return self._moved(self._hole_end - 1)
 
     def _recount(self) -> list[Effect]:
-        """Store a count that is too high there once more, unless a write to come does (ACK-23)."""
+        """Store a doubtful count once more, unless a write to come does (ACK-23)."""
         if not self._stored_count.is_left or self._pending or self._state is not Lifecycle.ACTIVE:
             return []
         changes = self._changes()
@@ -320,7 +324,7 @@ class SharePartition(ReadablePartition):
         count = self._flight.delivery_complete_count
         wake = changes.roll_back(is_written=True)
         if self._flight.delivery_complete_count < count:
-            self._stored_count.overstated(self._flight.start_offset)
+            self._stored_count.doubt(self._flight.start_offset)
         if request_id is None:
             self._unwritten = [*(self._unwritten or ()), *changes.written]  # LK-6
             wake = move_start_offset(self._flight) or wake
@@ -328,8 +332,6 @@ class SharePartition(ReadablePartition):
             if changes.unlocked:
                 self._unwritten = [*(self._unwritten or ()), *changes.unlocked]  # RS-11
             effects.append(Answered(request_id, error, event.message or event.error.name.lower()))
-        if self._stored_count.is_left and not self._pending:
-            self._unwritten = self._unwritten or []  # ACK-23
         if wake:
             effects.append(WakeWaiters())
         if drops_partition(error) and self._state is not Lifecycle.FENCED:  # PER-9
@@ -346,8 +348,9 @@ class SharePartition(ReadablePartition):
         self._state = Lifecycle.FENCED  # HND-4
         self._flight.stop_tallies()
         locks = held_locks(self._flight, self.leader_epoch, event.goes_on, now_ms)
+        is_told = bool(locks) or event.is_awaited or self._stored_count.is_doubtful
         last = self._write(self._changes(), NO_MEMBER, Cause.LEADER_CHANGE)
-        return [last._replace(hand_over=locks, is_last=True)] if locks or event.is_awaited else []
+        return [last._replace(hand_over=locks, is_last=True)] if is_told else []
 
     def _fence(self, _: Fence, __: int) -> list[Effect]:
         if self._state is Lifecycle.FENCED:

@@ -106,8 +106,8 @@ class ReadablePartition:
 
     @property
     def is_behind(self) -> bool:
-        """Whether ``WriteAgain`` is due some time later: for ended locks, or a count (LK-6)."""
-        return self._unwritten is not None
+        """Whether ``WriteAgain`` is due later: for ended locks, or a count (LK-6, ACK-23)."""
+        return self._unwritten is not None or self._stored_count.is_left
 
     def unwritten_cause(self, record: RecordView) -> Cause:
         """Return why a record is what it is, if that waits for ``WriteAgain``.

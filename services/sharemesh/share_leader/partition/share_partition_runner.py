@@ -126,6 +126,7 @@ class SharePartitionRunner:
         self._on_step: Callable[[], None] = lambda: None
         self._wake_planned = False
         self._alarm: TimerHandle | None = None
+        self._again: TimerHandle | None = None
         topic = environment.view.topic(key.topic_id)
         self.telemetry = PartitionTelemetry(
             environment.telemetry, key, topic.name if topic else "", log.leader_epoch
@@ -481,11 +482,13 @@ class SharePartitionRunner:
         if self._work.fence_epoch > self.leader_epoch and not self.log.has_own_fence:
             self._on_fenced(self._work.fence_epoch)
         if isinstance(event, StateWritten) and event.error and self._machine.is_behind:
-            # What ended locks left is not stored (spec LK-6).
+            # What ended locks left, or a count, is not stored (spec LK-6, ACK-23).
             environment = self._environment
             again_ms = environment.clock.now_ms() + environment.settings.write_again_ms
-            environment.alarms.at(again_ms, self._write_again)
+            if self._again is None:
+                self._again = environment.alarms.at(again_ms, self._write_again)
 
     def _write_again(self) -> None:
+        self._again = None
         if self.phase is Phase.ACTIVE:
             self.step(WriteAgain())

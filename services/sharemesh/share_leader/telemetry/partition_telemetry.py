@@ -173,7 +173,9 @@ class PartitionTelemetry:
         self, event: StateRead | StartOffsetResolved, effects: tuple[Effect, ...], now_ns: int
     ) -> None:
         for effect in effects:
-            if isinstance(effect, Initialized):
+            if isinstance(effect, WriteState):
+                self._write(effect, None, now_ns, in_force=True)
+            elif isinstance(effect, Initialized):
                 start_ns, self._began_ns = self._began_ns, 0
                 self._series.load_duration.record((now_ns - start_ns) / 1e9)
                 if self._spans.enabled:
@@ -346,6 +348,9 @@ class PartitionTelemetry:
 
     def _state_written(self, event: StateWritten, effects: tuple[Effect, ...], now_ns: int) -> None:
         writing = self._writing.pop(event.write_id, None)
+        for effect in effects:
+            if isinstance(effect, WriteState):  # OFF-26, ACK-23
+                self._write(effect, None, now_ns, in_force=True)
         if writing is None:
             return
         self._series.write_duration.record((now_ns - writing.start_ns) / 1e9)

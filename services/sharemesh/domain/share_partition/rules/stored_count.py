@@ -1,4 +1,4 @@
-"""Whether the delivery-complete count in storage may be too high, and what corrects it (ACK-23)."""
+"""Whether the delivery-complete count in storage may be wrong, and what corrects it (ACK-23)."""
 
 
 class StoredCount:
@@ -7,22 +7,22 @@ class StoredCount:
     __slots__ = ("_is_recount", "_settling", "_start_offset")
 
     def __init__(self) -> None:
-        self._start_offset: int | None = None  # where the count is too high, perhaps
+        self._start_offset: int | None = None  # where the count may be wrong
         self._settling: int | None = None  # the write that corrects it once it is stored
         self._is_recount = False
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the stored count may be too high now."""
+        """Whether the stored count may be wrong now."""
         return self._start_offset is not None
 
     @property
     def is_left(self) -> bool:
-        """Whether it may be too high, and no write is out that corrects it."""
+        """Whether it may be wrong, and no write is out that corrects it."""
         return self._start_offset is not None and self._settling is None
 
-    def overstated(self, start_offset: int) -> None:
-        """Writes may be stored, or be stored yet, whose count had what is not finished now."""
+    def doubt(self, start_offset: int) -> None:
+        """The count differs, or is one of a write that knew more finished than there is now."""
         self._start_offset, self._settling = start_offset, None
 
     def sent(self, write_id: int, start_offset: int, *, is_alone: bool) -> bool:
