@@ -2,11 +2,13 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, SharePartitionKey
+from sharemesh.domain.state_batch import NO_COUNT
 from tests.persister.test_persister import KEY, handed, meshed, offered, write
 from tests.share_coordinator.world import T1
 
@@ -54,6 +56,23 @@ async def test_a_last_write_that_came_before_is_not_waited_for_hnd_13():
         for key, count in ((KEY, 2), (OTHER, 0)):
             await persister.write_state(key, handed(count))
             assert len((await persister.read_state(key, 2, 1)).handed_over) == count
+
+
+async def test_a_recount_and_the_count_go_over_the_wire_ack_23():
+    async with led() as (_, persister, _states):
+        for count, is_recount in ((5, False), (3, False), (2, True)):
+            told = replace(
+                write(leader_epoch=1), delivery_complete_count=count, is_recount=is_recount
+            )
+            assert not (await persister.write_state(KEY, told)).error
+            stored = (await persister.read_summary(KEY)).delivery_complete_count
+            assert stored == (2 if is_recount else 5)
+        assert (await persister.read_state(KEY, 2)).delivery_complete_count == 2
+        refused = await persister.read_state(KEY, 1)
+        assert (refused.error, refused.delivery_complete_count) == (
+            ErrorCode.FENCED_LEADER_EPOCH,
+            NO_COUNT,
+        )
 
 
 async def test_whoever_is_not_the_highest_epoch_is_not_waited_for_hnd_13():

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
@@ -9,12 +11,14 @@ from sharemesh.domain.share_partition.effects import Answered, LocksExpired, Wri
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
     AcknowledgementBatch,
+    StateRead,
     StateWritten,
     Tick,
     WriteAgain,
 )
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry
+from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.spans import Spans
 from sharemesh.telemetry.telemetry import Telemetry
@@ -29,7 +33,8 @@ class Watched:
 
     def __init__(self):
         spans = Spans(enabled=False, rng=random.Random(1), now_ns=lambda: 1)
-        self.watch = PartitionTelemetry(Telemetry(Registry(), spans), KEY, "orders", 5)
+        self.registry = Registry()
+        self.watch = PartitionTelemetry(Telemetry(self.registry, spans), KEY, "orders", 5)
 
     def expire(self, write_id):
         self.watch.saw(Tick(), (LocksExpired(1), self.write_of_expiry(write_id)))
@@ -86,3 +91,14 @@ def test_nor_does_one_that_is_repeated():
     watched.written(3, Answered(100, ErrorCode.NONE))
     watched.written(2)
     assert watched.cause is Cause.REJECT
+
+
+@pytest.mark.parametrize("before", [StateWritten(1), StateRead(ErrorCode.NONE)])
+def test_a_write_that_follows_an_answer_is_counted_when_it_fails(before):
+    """Recounts, and start offsets that passed a hole (ACK-23, OFF-26)."""
+    watched = Watched()
+    recount = WriteState(2, 1, 5, 0, 0, (), Cause.UNSPECIFIED, MemberId(""), is_recount=True)
+    watched.watch.saw(before, (recount,))
+    watched.written(2, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    failures = watched.registry.counter(names.STATE_WRITE_FAILURES, "coordinator_not_available")
+    assert failures.value == 1
