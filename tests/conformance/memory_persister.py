@@ -2,8 +2,8 @@
 
 It combines batches as the share coordinator does (spec CMB), but takes start offset and
 delivery-complete count as they come, even out of order; the product's coordinator keeps the
-highest start offset (SC-15, SC-16). Writes without state batches are none of Kafka's (OFF-24,
-ACK-23): they succeed at once and leave nothing, so that its histories can be followed.
+highest start offset (SC-15, SC-16). A recount without state batches is none of Kafka's
+(ACK-23): it succeeds at once and leaves nothing, so that its histories can be followed.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ class MemoryPersister:
 
     def write(self, write: WriteState, outcome: Outcome) -> None:
         """Take a write; the outcome is told now, or when a held write is completed."""
-        if not write.batches:
+        if write.is_recount and not write.batches:
             outcome(ErrorCode.NONE)
             return
         self.log.append(write)

@@ -7,6 +7,9 @@ from typing import NamedTuple
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 
 NO_START_OFFSET = -1
+NO_COUNT = -1
+"""A delivery-complete count that no write told."""
+
 TERMINAL = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
 """States that end a record for a group (RS-4)."""
 

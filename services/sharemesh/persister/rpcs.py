@@ -20,7 +20,7 @@ from sharemesh.codec.state_record import (
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey, TopicId
 from sharemesh.domain.packed_batches import StateBatches
-from sharemesh.domain.state_batch import StateBatch
+from sharemesh.domain.state_batch import NO_COUNT, StateBatch
 from sharemesh.methods import Method
 from sharemesh.ports.share_state import (
     RecordHistoryResult,
@@ -176,7 +176,7 @@ def _state(each: pb.ReadPartitionStateResult) -> StateReadResult:
         each.known_leader_epoch if each.HasField("known_leader_epoch") else -1,
         each.next_offset if each.HasField("next_offset") else -1,
         decode_locks(each.handed_over),
-        each.delivery_complete_count if each.HasField("delivery_complete_count") else -1,
+        each.delivery_complete_count if each.HasField("delivery_complete_count") else NO_COUNT,
     )
 
 

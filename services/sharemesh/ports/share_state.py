@@ -10,7 +10,7 @@ from sharemesh.domain.ids import MemberId, SharePartitionKey
 from sharemesh.domain.packed_batches import StateBatches
 from sharemesh.domain.share_state.record_history import RecordChange
 from sharemesh.domain.share_state.records import ArchivedCounts
-from sharemesh.domain.state_batch import StateBatch
+from sharemesh.domain.state_batch import NO_COUNT, StateBatch
 
 NO_MEMBER = MemberId("")
 
@@ -32,7 +32,7 @@ class StateReadResult:
     known_leader_epoch: int = -1
     next_offset: int = -1
     handed_over: tuple[HandedLock, ...] = ()
-    delivery_complete_count: int = -1
+    delivery_complete_count: int = NO_COUNT
 
 
 @dataclass(frozen=True, slots=True)

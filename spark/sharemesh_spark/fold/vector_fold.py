@@ -16,12 +16,11 @@ from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.fold import NUMBERS as STATE_NUMBERS
 from sharemesh.domain.share_state.fold import ShareState, fold
 from sharemesh.domain.share_state.records import (
-    NO_COUNT,
     NO_START_OFFSET,
     StateSnapshot,
     StateUpdate,
 )
-from sharemesh.domain.state_batch import StateBatch
+from sharemesh.domain.state_batch import NO_COUNT, StateBatch
 from sharemesh_spark.fold.combine_numpy import Runs, combined
 from sharemesh_spark.reader.state_columns import KIND_SNAPSHOT, KIND_TOMBSTONE, KIND_UPDATE
 from sharemesh_spark.reader.varints import Ints, Mask

@@ -17,9 +17,7 @@ from sharemesh.domain.handed_lock import HandedLock
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.packed_batches import StateBatches
 from sharemesh.domain.quota.counts import HeldRecords
-
-UNKNOWN_COUNT = -1
-"""A delivery-complete count that no write told, or that the share coordinator does not tell."""
+from sharemesh.domain.state_batch import NO_COUNT
 
 
 class Lifecycle(StrEnum):
@@ -75,7 +73,7 @@ class StateRead:
     The not-before of a batch is monotonic time here, 0 if it has passed (RTY-8). ``handed_over``
     are the locks that the leader before handed over to this one, ascending (HND-7); ``tally_of``
     counts those of a principal, if a quota bounds its records (QUO-12). The delivery-complete count
-    is the stored one (ACK-23).
+    is the stored one; NO_COUNT also where the share coordinator does not tell it (ACK-23).
     """
 
     error: ErrorCode
@@ -85,7 +83,7 @@ class StateRead:
     message: str = ""
     handed_over: tuple[HandedLock, ...] = ()
     tally_of: Callable[[str], HeldRecords | None] = uncounted
-    delivery_complete_count: int = UNKNOWN_COUNT
+    delivery_complete_count: int = NO_COUNT
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from sharemesh.domain.share_partition.effects import (
     WriteState,
 )
 from sharemesh.domain.share_partition.events import (
-    UNKNOWN_COUNT,
     Acknowledge,
     Acquire,
     Configure,
@@ -58,7 +57,7 @@ from sharemesh.domain.share_partition.rules.start_offset import (
     move_start_offset,
     pass_missing,
 )
-from sharemesh.domain.state_batch import NO_START_OFFSET
+from sharemesh.domain.state_batch import NO_COUNT, NO_START_OFFSET
 
 _NONE = ErrorCode.NONE
 _WAKE = WakeWaiters()
@@ -149,10 +148,10 @@ class SharePartition(ReadablePartition):
         load(self._flight, event.start_offset, event.batches, event, now_ms)
         passed = self._flight.start_offset - event.start_offset
         count = self._flight.delivery_complete_count + passed
-        if event.delivery_complete_count not in (UNKNOWN_COUNT, count):
+        if event.delivery_complete_count not in (NO_COUNT, count):
             self._stored_count.doubt(event.start_offset)
         activated = self._activated()
-        return self._recount() + activated
+        return self._recount() + activated  # writes come first
 
     def _start_offset_resolved(self, event: StartOffsetResolved, _: int) -> list[Effect]:
         if self._state is not Lifecycle.INITIALIZING:
@@ -282,9 +281,7 @@ class SharePartition(ReadablePartition):
             return []
         if self._flight.start_offset >= self._hole_end:
             self._hole_end = 0
-        changes = self._changes()
-        self._pending[changes.write_id] = (changes, None)
-        return [self._write(changes, NO_MEMBER, Cause.GAP), _WAKE]
+        return [self._write_bare(Cause.GAP), _WAKE]
 
     def _state_written(self, event: StateWritten, _: int) -> list[Effect]:
         pending = self._pending.pop(event.write_id, None)
@@ -311,9 +308,7 @@ class SharePartition(ReadablePartition):
         """Store a doubtful count once more, unless a write to come does (ACK-23)."""
         if not self._stored_count.is_left or self._pending or self._state is not Lifecycle.ACTIVE:
             return []
-        changes = self._changes()
-        self._pending[changes.write_id] = (changes, None)
-        return [self._write(changes, NO_MEMBER, Cause.UNSPECIFIED)]
+        return [self._write_bare(Cause.UNSPECIFIED)]
 
     def _write_failed(
         self, changes: PendingTransitions, request_id: int | None, event: StateWritten
@@ -364,6 +359,12 @@ class SharePartition(ReadablePartition):
     def _changes(self) -> PendingTransitions:
         self._write_ids += 1
         return PendingTransitions(self._flight, self._write_ids)
+
+    def _write_bare(self, cause: Cause) -> WriteState:
+        """Return a write with no state batch: it tells start offset and count."""
+        changes = self._changes()
+        self._pending[changes.write_id] = (changes, None)
+        return self._write(changes, NO_MEMBER, cause)
 
     def _write(
         self, changes: PendingTransitions, member_id: MemberId, cause: Cause | None

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from sharemesh.domain.ids import SharePartitionKey, format_key
 from sharemesh.domain.packed_batches import StateBatches, combined, packed
 from sharemesh.domain.share_state.records import (
-    NO_COUNT,
     NO_START_OFFSET,
     UNKNOWN_START_OFFSET,
     ArchivedCounts,
@@ -24,7 +23,7 @@ from sharemesh.domain.share_state.records import (
     Tombstone,
     has_archived,
 )
-from sharemesh.domain.state_batch import StateBatch
+from sharemesh.domain.state_batch import NO_COUNT, StateBatch
 
 NUMBERS = (
     "snapshot_epoch",

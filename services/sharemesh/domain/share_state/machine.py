@@ -30,7 +30,6 @@ from sharemesh.domain.share_state.checks import (
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors, fold_updates
 from sharemesh.domain.share_state.pruning import RedundantOffsets
 from sharemesh.domain.share_state.records import (
-    NO_COUNT,
     NO_START_OFFSET,
     ArchivedCounts,
     CommittedGeneration,
@@ -51,7 +50,7 @@ from sharemesh.domain.share_state.snapshot_schedule import (
     LARGE_BATCHES,
     SnapshotSchedule,
 )
-from sharemesh.domain.state_batch import StateBatch, combine, complete_count
+from sharemesh.domain.state_batch import NO_COUNT, StateBatch, combine, complete_count
 
 
 class ShareStateMachine:

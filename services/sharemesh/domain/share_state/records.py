@@ -14,7 +14,6 @@ from sharemesh.domain.packed_batches import StateBatches, touching
 from sharemesh.domain.state_batch import TERMINAL, StateBatch
 
 NO_START_OFFSET = -1
-NO_COUNT = -1
 UNKNOWN_START_OFFSET = -2
 NO_MEMBER = MemberId("")
 

@@ -36,11 +36,9 @@ class StoredCount:
         if self._start_offset is None or (self._settling is not None and not self._is_recount):
             return False
         self._settling = None  # of a recount and another write, either may be stored last
-        is_moved = start_offset > self._start_offset
-        if not is_moved and not is_alone:
-            return False
-        self._settling, self._is_recount = write_id, not is_moved
-        return self._is_recount
+        if is_alone or start_offset > self._start_offset:
+            self._settling, self._is_recount = write_id, is_alone
+        return is_alone
 
     def answered(self, write_id: int, *, is_stored: bool) -> None:
         """The answer to a write has come."""
